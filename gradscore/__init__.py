@@ -1,0 +1,17 @@
+"""gradscore: score every sample of an instruction-tuning dataset by its gradient, and keep the best.
+
+The line, one folder per stage, each importing only from those before it:
+
+    data       open a dataset, render its rows, mark the target tokens, make batches
+    model      load the model, attach an adapter, warm it up, keep and switch views
+    gradients  per-sample gradients of the counted parameters, by three engines
+    scores     GSNR and the other numbers, from the gradients of one row under all views
+    table      the Parquet score table, written in parts while the run goes on
+    filter     which rows are kept, and the reason for each
+    emit       the kept rows in the dataset's own format, with a manifest
+
+`pipeline` joins them; `cli` is the command line. `records`, `errors` and `config` are shared by all.
+Importing this package loads nothing heavy.
+"""
+
+__version__ = "0.1.0"

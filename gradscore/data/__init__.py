@@ -1,0 +1,1 @@
+"""Open a dataset, render its rows, mark the target tokens, make batches."""

@@ -1,0 +1,1 @@
+"""Which rows of a score table are kept, and the reason for each."""

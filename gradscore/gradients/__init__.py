@@ -1,0 +1,1 @@
+"""Per-sample gradients of the counted parameters, by three engines behind one interface."""

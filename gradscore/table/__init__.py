@@ -1,0 +1,1 @@
+"""The Parquet score table: its columns, its atomic parts, its reading."""
