@@ -347,7 +347,7 @@ def from_mapping(mapping: dict[str, Any], origin: str = "configuration") -> RunC
                 try:
                     sections[name] = SECTIONS[name](**values)
                 except ConfigError as error:
-                    mistakes.append(f"{origin}: {error}")
+                    mistakes.extend(f"{origin}: {mistake}" for mistake in error.mistakes)
     raise_if_any(mistakes)
     return RunConfig(**sections)
 

@@ -15,12 +15,16 @@ class GradscoreError(Exception):
 class ConfigError(GradscoreError):
     """An option or a configuration file is wrong; all mistakes found are listed together."""
 
+    def __init__(self, *mistakes: str) -> None:
+        self.mistakes = mistakes
+        """Each mistake by itself, so that a caller can add its own before they are shown together."""
+        lines = [f"{len(mistakes)} options are wrong:", *(f"  - {mistake}" for mistake in mistakes)]
+        super().__init__(mistakes[0] if len(mistakes) == 1 else "\n".join(lines))
+
     @classmethod
     def of(cls, mistakes: list[str]) -> "ConfigError":
         """Return one error that lists every mistake, each on its own line."""
-        if len(mistakes) == 1:
-            return cls(mistakes[0])
-        return cls("\n".join([f"{len(mistakes)} options are wrong:", *(f"  - {m}" for m in mistakes)]))
+        return cls(*mistakes)
 
 
 class DatasetError(GradscoreError):
