@@ -218,11 +218,13 @@ def _check_shards(path: Path, files: Sequence[Path], metadata: Sequence[Mapping[
         )
     first = _shared_identity(metadata[0]["identity"])
     for file, content in zip(files[1:], metadata[1:], strict=True):
-        differences = identity_differences(first, _shared_identity(content["identity"]))
+        differences = identity_differences(
+            first, _shared_identity(content["identity"]), names=("in the first", "in the second")
+        )
         if differences:
             raise TableError(
-                f"{file.name} and {files[0].name} in {path} come from different runs:\n"
-                + "\n".join(f"  - {line.replace(' before', ' in the first')}" for line in differences)
+                f"{files[0].name} and {file.name} in {path} come from different runs:\n"
+                + "\n".join(f"  - {line}" for line in differences)
                 + "\nScore all shards with the same settings and data."
             )
 

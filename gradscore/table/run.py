@@ -119,7 +119,9 @@ def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def identity_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def identity_differences(
+    old: Mapping[str, Any], new: Mapping[str, Any], names: tuple[str, str] = ("before", "now")
+) -> list[str]:
     """Return one line per dotted key in which two identities differ: key, old value, new value."""
     before, after = flatten(old), flatten(new)
     absent = object()
@@ -128,7 +130,7 @@ def identity_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list
         left, right = before.get(key, absent), after.get(key, absent)
         if left != right:
             shown = ["(absent)" if value is absent else json.dumps(value) for value in (left, right)]
-            lines.append(f"{key}: {shown[0]} before, {shown[1]} now")
+            lines.append(f"{key}: {shown[0]} {names[0]}, {shown[1]} {names[1]}")
     return lines
 
 

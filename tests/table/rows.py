@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from gradscore.records import SilentReporter, ScoredRow
+from gradscore.records import ScoredRow, SilentReporter
 from gradscore.table.parts import PartWriter
 from gradscore.table.run import RunFolder
 
