@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub.errors import HFValidationError
-from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from peft.utils import load_peft_weights
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from gradscore.config import ModelConfig
 from gradscore.errors import ModelError, UnsupportedError
+from gradscore.model.adapter_config import read_adapter_config
+from gradscore.model.checkpoints import checkpoint_views
 from gradscore.model.load import LoadedModel
 from gradscore.model.roles import ROLES, Role, is_expert, module_role, modules_with_role
 from gradscore.records import Reporter, SilentReporter
@@ -31,6 +32,9 @@ def attach_adapter(
 ) -> PeftModel:
     """Return the model with a trainable adapter on it, in evaluation mode; `loaded.model` is changed in place.
 
+    An existing one is `adapter`, or the first of `checkpoints` where these are adapters: views of one run have
+    the same shape, so that the others can be put in its place.
+
     A new adapter depends on `seed` alone: the state of torch's random numbers neither matters nor changes.
     Its B is zero, so it computes what the model alone does, and the gradient of its A is exactly zero.
 
@@ -38,14 +42,23 @@ def attach_adapter(
         ModelError: the adapter does not exist or belongs to another model, or no module has the names asked for.
         UnsupportedError: it is no LoRA adapter, or the words `attention` and `ffn` mean nothing in this model.
     """
-    if config.adapter is not None:
-        return _load_adapter(loaded, config.adapter)
-    return _new_adapter(loaded.model, config, seed, reporter or SilentReporter())
+    reporter = reporter or SilentReporter()
+    existing = config.adapter or _first_checkpoint(config)
+    if existing is not None:
+        return _load_adapter(loaded, existing, reporter)
+    return _new_adapter(loaded.model, config, seed, reporter)
 
 
 def lora_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
     """Return the adapter's own parameters by name: what training changes and a view replaces."""
     return {name: p for name, p in model.named_parameters() if ".lora_" in name}
+
+
+def _first_checkpoint(config: ModelConfig) -> str | None:
+    if config.checkpoints is None:
+        return None
+    first = checkpoint_views(config.checkpoints)[0]
+    return first.path if first.kind == "adapter" else None
 
 
 def _new_adapter(model: nn.Module, config: ModelConfig, seed: int, reporter: Reporter) -> PeftModel:
@@ -55,6 +68,7 @@ def _new_adapter(model: nn.Module, config: ModelConfig, seed: int, reporter: Rep
         lora_alpha=config.lora_alpha,
         lora_dropout=config.dropout if config.view_source == "dropout" else 0.0,
         target_modules=_targets(model, config.lora_targets, reporter),
+        revision=config.revision,
         # Conv1D keeps its weight transposed; a model has either kind in its blocks, not both.
         fan_in_fan_out=any(isinstance(m, Conv1D) for m in model.modules()),
     )
@@ -122,7 +136,7 @@ def _no_target(model: nn.Module, words: str) -> ModelError:
     )
 
 
-def _load_adapter(loaded: LoadedModel, name: str) -> PeftModel:
+def _load_adapter(loaded: LoadedModel, name: str, reporter: Reporter) -> PeftModel:
     adapter_config = read_adapter_config(name)
     try:
         # PEFT warns of missing tensors in words that change; they are compared, and refused, just below.
@@ -130,7 +144,7 @@ def _load_adapter(loaded: LoadedModel, name: str) -> PeftModel:
             warnings.filterwarnings("ignore", message=".*missing adapter keys")
             model = PeftModel.from_pretrained(loaded.model, name, is_trainable=True)
     except (RuntimeError, ValueError) as error:
-        raise _other_model(loaded, name, adapter_config, _shape_lines(str(error))) from error
+        raise _other_model(loaded, name, adapter_config, _difference(str(error))) from error
     stored = set(load_peft_weights(name, device="cpu"))
     expected = set(get_peft_model_state_dict(model, save_embedding_layers=False))
     # Trainers save resized embeddings with the adapter; PEFT puts them into the model itself.
@@ -140,42 +154,27 @@ def _load_adapter(loaded: LoadedModel, name: str) -> PeftModel:
             f"this model has no place for {n}" for n in sorted(extra)[:3]
         ]
         raise _other_model(loaded, name, adapter_config, "; ".join(parts))
+    parent = adapter_config.base_model_name_or_path
+    if parent and Path(parent).name != Path(loaded.model.name_or_path).name:
+        reporter.message(
+            f"The adapter {name} names {parent} as its model; it fits, and is put on {loaded.name}."
+        )
     return model.eval()
 
 
-def read_adapter_config(name: str) -> PeftConfig:
-    """Return the configuration of a LoRA adapter, from a folder or the Hub.
-
-    Raises:
-        ModelError: there is no adapter of that name.
-        UnsupportedError: it is another kind of adapter.
-    """
-    try:
-        adapter_config = PeftConfig.from_pretrained(name)
-    except (ValueError, OSError, HFValidationError, TypeError, KeyError) as error:
-        found = "exists, but holds" if Path(name).exists() else "is no folder here, and the Hub gave"
-        raise ModelError(
-            f"The adapter {name} {found} no readable adapter_config.json. Pass a folder that PEFT's save_pretrained wrote."
-        ) from error
-    if adapter_config.peft_type != "LORA":
-        kind = getattr(adapter_config.peft_type, "value", adapter_config.peft_type)
-        raise UnsupportedError(
-            f"{name} is a {kind} adapter; LoRA adapters (also rsLoRA and DoRA) are supported. Merge it into its model first."
-        )
-    return adapter_config
-
-
-def _shape_lines(message: str) -> str:
-    """Return the first shapes that differ, from torch's long message, or the message's first line."""
-    lines = [line.strip() for line in message.splitlines()]
+def _difference(message: str) -> str:
+    """Return what differs, in short, from the long messages of torch and PEFT."""
+    lines = [line.strip().rstrip(".") for line in message.splitlines()]
     shapes = [line for line in lines if line.startswith("size mismatch")]
-    return "; ".join(shapes[:2]) if shapes else lines[0]
+    if shapes:
+        return "; ".join(shapes[:2])
+    return "it adapts modules that this model lacks" if "not found in the base model" in message else lines[0]
 
 
 def _other_model(loaded: LoadedModel, name: str, adapter_config: Any, found: str) -> ModelError:
     parent = adapter_config.base_model_name_or_path or "a model it does not name"
     return ModelError(
-        f"The adapter {name} does not belong to {loaded.name}: {found.rstrip('.')}. "
+        f"The adapter {name} does not belong to {loaded.name}: {found}. "
         f"It was made for {parent}; pass that as --model, or another adapter."
     )
 

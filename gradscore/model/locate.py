@@ -19,7 +19,7 @@ def locate_model(name: str, reporter: Reporter) -> tuple[Path | None, str | None
     Raises:
         ModelError: it looks like a path but is not there, or holds no model.
     """
-    path = Path(name).expanduser()
+    path = Path(name).expanduser().absolute()  # snapshots name it as their base model
     if not path.exists():
         if name.startswith(("/", ".", "~")) or name.count("/") > 1 or path.suffix == ".gguf":
             raise ModelError(f"The model {name} does not exist on this machine. Check the path.")

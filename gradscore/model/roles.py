@@ -84,8 +84,8 @@ _NORM = re.compile(r"(^ln_(1|2|f|attn|mlp)|norm|norm_?[12f])$")
 _BLOCK = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)(?:\.|$)")
 # What PEFT puts around or behind the name of the module it adapts.
 _WRAPPING = re.compile(
-    r"^base_model\.model\.|\.base_layer(?=\.|$)|\.(weight|bias)$"
-    r"|\.lora_(A|B|embedding_A|embedding_B|magnitude_vector)(\.[^.]+)*$|\.modules_to_save\.[^.]+|\.original_module"
+    r"^base_model\.model\.|\.base_layer(?=\.|$)|\.modules_to_save\.[^.]+|\.original_module"
+    r"|\.lora_(A|B|embedding_A|embedding_B|magnitude_vector)(\.[^.]+)*$"
 )
 
 
@@ -106,7 +106,12 @@ def module_role(name: str) -> Role:
 
 def module_name(name: str) -> str:
     """Return the name that the module has in the plain model: without PEFT's wrapping and `.weight` or `.bias`."""
-    return _WRAPPING.sub("", _WRAPPING.sub("", name))
+    return re.sub(r"\.(weight|bias)$", "", plain_parameter_name(name))
+
+
+def plain_parameter_name(name: str) -> str:
+    """Return the name that a parameter has in the plain model; for an adapter's parameter, its module's name."""
+    return _WRAPPING.sub("", name)
 
 
 def layer_index(name: str) -> int | None:
