@@ -84,6 +84,15 @@ ADAPTERS: dict[str, dict[str, object]] = {
 }
 
 
+LORA_CASES = [
+    (name, attention, adapter)
+    for name, attention in ATTENTION
+    for adapter in ADAPTERS
+    if not (adapter == "dora" and name in FUSED_EXPERTS)
+]
+"""Every architecture, attention and adapter; PEFT has no DoRA for fused experts."""
+
+
 def architecture(
     name: str, attention: str = "eager", dtype: torch.dtype = torch.float64, seed: int = 0
 ) -> PreTrainedModel:
