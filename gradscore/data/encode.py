@@ -14,8 +14,9 @@ from transformers import PreTrainedTokenizerBase
 from gradscore.config import DataConfig
 from gradscore.data.conversation import UnusableRowError
 from gradscore.data.converse import sides_of, to_conversation
-from gradscore.data.render import Rendered, Renderer, Span
+from gradscore.data.render import Rendered, Renderer
 from gradscore.data.schemas import Schema
+from gradscore.data.spans import Span
 from gradscore.errors import UnsupportedError
 from gradscore.records import NO_TARGET_TOKENS, OK, TOO_LONG, EncodedRow, Row, invalid
 

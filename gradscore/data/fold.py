@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradscore.data.conversation import Conversation, UnusableRowError
-from gradscore.data.template import ChatTemplate
+from gradscore.data.template import PROBE, ChatTemplate
 
-PROBE = "qzxprobe"
 USER = {"role": "user", "content": "a"}
 CALL = {"id": "call00001", "type": "function", "function": {"name": PROBE, "arguments": {}}}
 TOOL = {

@@ -1,28 +1,22 @@
-"""Turn a conversation into text and mark the characters that are targets, from the template's own structure.
+"""Turn a conversation into text with its target characters, under one chat template.
 
-A template with `{% generation %}` marks says itself where answers lie. For any other, an answer is what
-rendering adds: the text up to turn i with the opening of an answer must be the beginning of the text up to
-and including turn i, and that the beginning of the whole. Text is never searched for the answer, which may
-occur in the prompt too. Turns after the last target are left out: they cannot change its loss.
+Turns after the last target are left out: they cannot change its loss, and some templates write an answer
+differently once a question follows.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import jinja2
 from transformers import PreTrainedTokenizerBase
 
 from gradscore.config import DataConfig
 from gradscore.data.alpaca_prompt import ALPACA_PROMPT
-from gradscore.data.conversation import Conversation, UnusableRowError
+from gradscore.data.conversation import Conversation
 from gradscore.data.fold import fold, probe
+from gradscore.data.spans import Span, answer_spans
 from gradscore.data.template import ChatTemplate
 from gradscore.errors import DatasetError
-
-Span = tuple[int, int]
-REWRITES = "the template rewrites earlier turns; use --turns last"
 
 
 @dataclass(frozen=True)
@@ -49,7 +43,7 @@ class Renderer:
         """
         source, name = _template_source(tokenizer, config)
         try:
-            self._template = ChatTemplate(source, _special_tokens(tokenizer))
+            self._template = ChatTemplate(source, _special_tokens(tokenizer), tokenizer.all_special_tokens)
             self._abilities = probe(self._template)
         except jinja2.TemplateSyntaxError as error:
             raise DatasetError(
@@ -57,7 +51,6 @@ class Renderer:
             ) from error
         self._needs_opening = source == ALPACA_PROMPT
         self._last_only = config.turns == "last"
-        self._stops = tuple(sorted(set(tokenizer.all_special_tokens), key=len, reverse=True))
         self.description = _describe(name, self._template, self._abilities.folds())
 
     def render(self, conversation: Conversation) -> Rendered:
@@ -72,53 +65,18 @@ class Renderer:
         conversation = fold(conversation, self._abilities)
         targets = [index for index, learned in enumerate(conversation.is_learned) if learned]
         if self._last_only:
-            targets = targets[-1:]
+            # An empty last answer leaves no target, rather than another answer than the one asked for.
+            answers = [i for i, message in enumerate(conversation.messages) if message["role"] == "assistant"]
+            targets = [index for index in targets if index == answers[-1]]
         if not targets:
             text = self._template.render(conversation.messages, conversation.tools)
             return Rendered(text, (), needs_opening=self._needs_opening)
-        messages = conversation.messages[: targets[-1] + 1]
-        find = self._marked_spans if self._template.has_generation_marks else self._added_spans
-        text, spans = find(messages, conversation.tools, targets)
+        end = targets[-1] + 1
+        read = replace(
+            conversation, messages=conversation.messages[:end], is_learned=conversation.is_learned[:end]
+        )
+        text, spans = answer_spans(self._template, read, targets)
         return Rendered(text, tuple(spans), needs_opening=self._needs_opening)
-
-    def _marked_spans(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], targets: list[int]
-    ) -> tuple[str, list[Span]]:
-        text, marked = self._template.render_marked(messages, tools)
-        answers = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
-        if len(marked) != len(answers):
-            raise UnusableRowError(
-                f"the template marks {len(marked)} generated parts for {len(answers)} assistant turns"
-            )
-        by_turn = dict(zip(answers, marked, strict=True))
-        return text, [self._with_stop(text, by_turn[index]) for index in targets]
-
-    def _with_stop(self, text: str, span: Span) -> Span:
-        """Return the span with the stop token that some templates leave outside their marks, and no space after."""
-        start, end = span
-        end = start + len(text[start:end].rstrip())
-        stop = next((token for token in self._stops if text.startswith(token, end)), "")
-        return start, end + len(stop)
-
-    def _added_spans(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], targets: list[int]
-    ) -> tuple[str, list[Span]]:
-        text = self._template.render(messages, tools)
-        return text, [self._added_span(messages, tools, index, text) for index in targets]
-
-    def _added_span(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], index: int, text: str
-    ) -> Span:
-        if index == 0:
-            raise UnusableRowError("the conversation opens with an answer, so there is nothing to answer to")
-        before = self._template.render(messages[:index], tools, opens_answer=True)
-        is_last = index == len(messages) - 1
-        upto = text if is_last else self._template.render(messages[: index + 1], tools)
-        if text.startswith(before) and text.startswith(upto) and upto.startswith(before):
-            return len(before), max(len(before), len(upto.rstrip()))
-        if is_last:
-            raise UnusableRowError("the template does not write an answer after the opening of an answer")
-        raise UnusableRowError(REWRITES)
 
 
 def _template_source(tokenizer: PreTrainedTokenizerBase, config: DataConfig) -> tuple[str, str]:
@@ -145,7 +103,9 @@ def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[str, str]:
 
 def _describe(name: str, template: ChatTemplate, folds: list[str]) -> str:
     how = "its generation marks" if template.has_generation_marks else "what each turn adds to the text"
-    parts = [f"Rendered with the {name}; answers are found from {how}.", *(f"{fold}." for fold in folds)]
+    parts = [f"Rendered with the {name}; answers are found from {how}."]
+    if folds:
+        parts.append(f"What the template cannot write by itself, where rows have it: {'; '.join(folds)}.")
     if template.is_dated:
-        parts.append("today's date in it is fixed to 26 Jul 2024, so that scores do not depend on the day.")
-    return " ".join(part[0].upper() + part[1:] for part in parts)
+        parts.append("Its date of today is fixed to 26 Jul 2024, so that scores do not depend on the day.")
+    return " ".join(parts)

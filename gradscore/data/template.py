@@ -9,6 +9,9 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from gradscore.data.conversation import UnusableRowError
 
+PROBE = "qzxprobe"
+"""A word that no template contains: where it shows up in the text, the template has rendered it."""
+
 GENERATION_MARK = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
 # Some templates write today's date into the system turn, which would give a row another score tomorrow.
@@ -24,11 +27,22 @@ FIXED_DATE = (
 class ChatTemplate:
     """One compiled template with the special tokens it may write."""
 
-    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+    def __init__(self, source: str, special_tokens: Mapping[str, str], stop_tokens: Sequence[str]) -> None:
+        """Prepare a template that may write `special_tokens` by name, and ends answers with one of `stop_tokens`."""
         self.is_dated = "strftime_now" in source
         self._source = (FIXED_DATE + source) if self.is_dated else source
         self._special_tokens = dict(special_tokens)
+        self.stop_tokens = tuple(sorted(set(stop_tokens), key=len, reverse=True))
         self.has_generation_marks = GENERATION_MARK.search(source) is not None
+        self._takes_parts = False
+        self._takes_parts = self._needs_parts()
+
+    def _needs_parts(self) -> bool:
+        """Return whether the template drops content that is plain text; those of vision models want typed parts."""
+        try:
+            return PROBE not in self.render([{"role": "user", "content": PROBE}])
+        except UnusableRowError:
+            return True
 
     def render(
         self,
@@ -64,7 +78,7 @@ class ChatTemplate:
     ) -> tuple[str, list[tuple[int, int]]]:
         try:
             texts, spans = render_jinja_template(
-                conversations=[list(messages)],
+                conversations=[[self._in_parts(message) for message in messages]],
                 tools=list(tools) or None,
                 chat_template=self._source,
                 return_assistant_tokens_mask=marks,
@@ -75,3 +89,8 @@ class ChatTemplate:
         except (jinja2.TemplateError, TypeError, KeyError, IndexError, ValueError) as error:
             raise UnusableRowError(f"the chat template refuses this conversation ({error})") from error
         return texts[0], list(spans[0]) if marks else []
+
+    def _in_parts(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not self._takes_parts:
+            return message
+        return {**message, "content": [{"type": "text", "text": message["content"]}]}
