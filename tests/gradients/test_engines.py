@@ -45,10 +45,14 @@ HOOKS_LACK = {
     # Gemma's embedding multiplies its output by a constant, in a class of its own.
     ("gemma2", "all"),
     ("gemma3", "all"),
-    # Fused experts and their router are parameters of modules that mix the rows of a batch; PEFT's all-linear
-    # puts LoRA on them too.
-    *((name, words) for name in cases.FUSED_EXPERTS for words in ("lora", "all", "linear", "last-layer")),
-    *((name, words) for name in cases.FUSED_EXPERTS for words in ("ffn", "ffn-in")),
+    # Fused experts and their router are parameters of modules that mix the rows of a batch.
+    *(
+        (name, words)
+        for name in cases.FUSED_EXPERTS
+        for words in ("all", "linear", "last-layer", "ffn", "ffn-in")
+    ),
+    # In Mixtral PEFT's all-linear puts LoRA on the experts too, by multiplying weights.
+    ("mixtral", "lora"),
 }
 """What the hooks engine has no formula for. It must refuse exactly these, and the loop engine covers them."""
 
