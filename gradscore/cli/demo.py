@@ -1,8 +1,8 @@
 """`gradscore demo`: the whole line on data whose faults are known, with an honest count of what was found."""
 
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,7 +97,7 @@ def _claim(folder: Path) -> None:
 
 def _small_model(reporter: "Reporter") -> str:
     """Return SmolLM2-135M-Instruct: the file that a Python package ships, else its name on the Hub."""
-    found = importlib.util.find_spec(PACKAGE)
+    found = find_spec(PACKAGE)
     files = (
         []
         if found is None

@@ -53,9 +53,10 @@ def run(
         preview = pipeline.preview_dataset(config, rows, reporter)
     console = Console(highlight=False, soft_wrap=True)
     for row in preview.rows:
+        side = "" if row.side is None else f" ({row.side})"
         cut = ", truncated" if row.truncated else ""
         console.rule(
-            f"row {row.row_index}: {row.status}, {row.n_tokens} tokens, {row.n_target_tokens} of them targets{cut}",
+            f"row {row.row_index}{side}: {row.status}, {row.n_tokens} tokens, {row.n_target_tokens} of them targets{cut}",
             align="left",
         )
         console.print(marked_text(row.pieces, with_colour=_has_colour(console)))
