@@ -148,7 +148,8 @@ def _filter_config(table: str, by: str, ascending: bool, folder: Path) -> RunCon
 def _row_indices(dropped: str) -> list[int]:
     import pyarrow.parquet  # a quarter of a second, see above
 
-    return pyarrow.parquet.read_table(dropped, columns=["row_index"]).column("row_index").to_pylist()
+    indices: list[int] = pyarrow.parquet.read_table(dropped, columns=["row_index"])["row_index"].to_pylist()
+    return indices
 
 
 def _table(rows: Sequence["DemoRow"], dropped: dict[str, list[int]]) -> "Table":
