@@ -94,14 +94,11 @@ Turns = list[tuple[dict[str, Any], bool]]
 
 def _fold_turn(message: Mapping[str, Any], abilities: Abilities) -> dict[str, Any]:
     folded = dict(message)
+    if "tool_calls" in folded and not abilities.tool_calls:
+        calls = [json.dumps(call["function"], ensure_ascii=False) for call in folded.pop("tool_calls")]
+        folded["content"] = "\n".join([*([folded["content"]] if folded["content"] else []), *calls])
     if "reasoning_content" in folded and not abilities.reasoning:
         folded["content"] = f"<think>\n{folded.pop('reasoning_content')}\n</think>\n\n{folded['content']}"
-    if "tool_calls" in folded and not abilities.tool_calls:
-        calls = [
-            json.dumps(call["function"], ensure_ascii=False, sort_keys=False)
-            for call in folded.pop("tool_calls")
-        ]
-        folded["content"] = "\n".join([*([folded["content"]] if folded["content"] else []), *calls])
     if folded["role"] == "tool" and not abilities.tool_results:
         folded = {"role": "user", "content": folded["content"]}
     return folded

@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +111,7 @@ def read_rows(source: RowSource, config: DataConfig) -> Iterator[Row]:
 
 def _read_chosen(source: RowSource, config: DataConfig) -> Iterator[Row]:
     chosen = choose(source.record.n_rows, config)
-    for row in source.rows():
-        if row.row_index > chosen.last:
-            return
+    for row in islice(source.rows(), chosen.last + 1):
         if chosen.has(row.row_index):
             yield (
                 row

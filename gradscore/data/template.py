@@ -85,6 +85,8 @@ class ChatTemplate:
                 add_generation_prompt=opens_answer,
                 **self._special_tokens,
             )
+        except jinja2.TemplateSyntaxError:  # wrong for every row, so not a matter of this one
+            raise
         # A template is a program: besides its own errors it may add text to nothing, or index what is not there.
         except (jinja2.TemplateError, TypeError, KeyError, IndexError, ValueError) as error:
             raise UnusableRowError(f"the chat template refuses this conversation ({error})") from error
