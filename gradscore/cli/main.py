@@ -59,10 +59,11 @@ def _describe(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    _calm_libraries()
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    _calm_libraries(quiet="--quiet" in words or not sys.stderr.isatty())
     try:
         with _sigterm_as_interrupt():
-            code = _run_command(list(sys.argv[1:] if arguments is None else arguments))
+            code = _run_command(words)
             sys.stdout.flush()
         return code
     except GradscoreError as error:
@@ -117,9 +118,9 @@ def _sigterm_as_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
-def _calm_libraries() -> None:
+def _calm_libraries(*, quiet: bool) -> None:
     """Keep the libraries' own chatter off the screen; the user's settings win."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    if not sys.stderr.isatty():
+    if quiet:
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
