@@ -71,7 +71,7 @@ def collate(
     )
 
 
-def plan_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
+def plan_batches(lengths: Sequence[int], max_tokens: int, max_rows: int | None = None) -> list[list[int]]:
     """Return groups of positions in `lengths`, longest rows first, each of at most `max_tokens` padded tokens.
 
     Longest first, so that a run which is going to be short of memory fails at once. A row longer than the
@@ -80,7 +80,8 @@ def plan_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     batches: list[list[int]] = []
     for position in order:
-        if batches and lengths[batches[-1][0]] * (len(batches[-1]) + 1) <= max_tokens:
+        size = len(batches[-1]) + 1 if batches else 0
+        if size and lengths[batches[-1][0]] * size <= max_tokens and (max_rows is None or size <= max_rows):
             batches[-1].append(position)
         else:
             batches.append([position])

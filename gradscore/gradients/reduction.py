@@ -42,6 +42,12 @@ class Reduction:
         """
         return not (self.projections.applies_to(shape) and self.exact_norms)
 
+    def n_kept(self, shape: torch.Size) -> int:
+        """Return how many numbers are kept of one row's gradient of a parameter of this shape."""
+        if self.projections.applies_to(shape):
+            return self.projections.side**2
+        return -(-shape.numel() // self.stride)
+
     def formed(self, name: str, gradient: Float[Tensor, "n ..."]) -> Kept:
         """Return what is kept of gradients that were formed, [n, *shape of the parameter]."""
         if gradient.ndim == 1:

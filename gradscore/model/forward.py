@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
+from peft import PeftModel
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -81,7 +82,7 @@ def sample_losses(
 
 def base_model(model: nn.Module) -> Any:
     """Return the transformers model inside a PEFT model, or the model itself."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
+    return model.get_base_model() if isinstance(model, PeftModel) else model
 
 
 def _inputs(module: nn.Module, batch: Batch) -> dict[str, Any]:
@@ -140,7 +141,8 @@ def capped(logits: Tensor, soft_cap: float | None) -> Tensor:
 
 class _Chunk(NamedTuple):
     losses: Float[Tensor, " m"]
-    hidden_gradient: Float[Tensor, "m d"] | None
+    hidden_gradient: Float[Tensor, "m d"]
+    """Empty, [0, d], if no gradient is needed."""
 
 
 class _HeadLosses(torch.autograd.Function):
@@ -187,7 +189,7 @@ def _chunk(
     log_normaliser = torch.logsumexp(logits, dim=1)
     picked = logits.gather(1, labels[:, None])[:, 0]
     if not with_gradient:
-        return _Chunk(log_normaliser - picked, None)
+        return _Chunk(log_normaliser - picked, hidden[:0])
     slope = 1 if soft_cap is None else 1 - (logits / soft_cap) ** 2
     probabilities = logits.sub_(log_normaliser[:, None]).exp_()
     probabilities[torch.arange(len(labels), device=labels.device), labels] -= 1

@@ -1,0 +1,100 @@
+"""The self-check before a run: the engine against plain autograd, on a few of the user's own rows.
+
+Per-sample gradients have gone wrong in silence before (an adapter library and a per-sample library each right
+alone, wrong together). A few rows cost seconds; the run that they vouch for costs hours.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from gradscore.data.batch import collate
+from gradscore.errors import CheckFailedError
+from gradscore.gradients.engine import GradientEngine, SampleGradients
+from gradscore.gradients.loop import LoopEngine
+from gradscore.gradients.parameters import CountedParameter
+from gradscore.gradients.reduction import Reduction
+from gradscore.model.forward import Reduction as LossReduction
+from gradscore.records import EncodedRow
+
+TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
+"""Largest relative error of a row's gradient; half precision differs by this much between batch shapes alone."""
+HALF_TOLERANCE = 0.1
+
+N_ROWS = 4
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What the self-check found."""
+
+    n_rows: int
+    max_relative_error: float
+    """Largest over rows of ||engine - autograd|| / ||autograd||, losses included."""
+    tolerance: float
+    coverage: float
+    """Share of counted coordinates whose parameter received a gradient that is not exactly zero, in [0, 1]."""
+    zero_parameters: tuple[str, ...]
+    """Counted parameters whose gradient was exactly zero on all rows."""
+
+
+def self_check(
+    engine: GradientEngine,
+    model: nn.Module,
+    parameters: tuple[CountedParameter, ...],
+    reduction: Reduction,
+    loss: LossReduction,
+    rows: Sequence[EncodedRow],
+    pad_id: int,
+) -> CheckResult:
+    """Return how far the engine is from plain autograd on `rows`, batched together.
+
+    Raises:
+        CheckFailedError: it is further away than rounding explains, or nothing received a gradient.
+    """
+    device = next(model.parameters()).device
+    batch = collate(rows, pad_id, device)
+    found = engine.gradients(batch)
+    expected = LoopEngine(model, parameters, reduction, loss).gradients(batch)
+    dtype = next(model.parameters()).dtype
+    coverage, zero_parameters = _coverage(expected, parameters)
+    result = CheckResult(
+        n_rows=len(rows),
+        max_relative_error=_relative_error(found, expected),
+        tolerance=TOLERANCE.get(dtype, HALF_TOLERANCE),
+        coverage=coverage,
+        zero_parameters=zero_parameters,
+    )
+    if result.coverage == 0.0:
+        raise CheckFailedError(
+            f"None of the {len(parameters)} counted parameters received a gradient on {len(rows)} rows, among them "
+            f"{', '.join(p.name for p in parameters[:3])}. Choose other --parameters."
+        )
+    if not result.max_relative_error <= result.tolerance:  # NaN must fail
+        raise CheckFailedError(
+            f"The {engine.name} engine disagrees with plain autograd: relative error {result.max_relative_error:.1e} on "
+            f"{len(rows)} rows, more than {result.tolerance:.0e}. Use --engine loop, and please report the model."
+        )
+    return result
+
+
+def _relative_error(found: SampleGradients, expected: SampleGradients) -> float:
+    difference = found.minus(expected)
+    errors = torch.stack([v.square().sum(1) for v in difference.vectors]).sum(0).sqrt()
+    sizes = torch.stack([v.square().sum(1) for v in expected.vectors]).sum(0).sqrt()
+    norms = (found.norm() - expected.norm()).abs() / expected.norm()
+    losses = (found.losses - expected.losses).abs() / expected.losses.abs()
+    # A row whose gradient is exactly zero has no relative error; the engine must then give zero too.
+    ratios = torch.stack([errors / sizes, norms, losses])
+    return float(torch.where(torch.isnan(ratios) & (errors == 0), 0.0, ratios).max())
+
+
+def _coverage(
+    gradients: SampleGradients, parameters: tuple[CountedParameter, ...]
+) -> tuple[float, tuple[str, ...]]:
+    received = (gradients.norms_squared > 0).any(0).tolist()
+    zero = tuple(p.name for p, got in zip(parameters, received, strict=True) if not got)
+    covered = sum(p.numel for p, got in zip(parameters, received, strict=True) if got)
+    return covered / sum(p.numel for p in parameters), zero
