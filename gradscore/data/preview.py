@@ -10,6 +10,8 @@ from transformers import PreTrainedTokenizerBase
 from gradscore.data.encode import Encoder
 from gradscore.records import INVALID_PREFIX, NO_TARGET_TOKENS, OK, TOO_LONG, EncodedRow, Row
 
+COUNTED = ("rows", OK, TOO_LONG, NO_TARGET_TOKENS, "invalid", "truncated", "empty", "tokens", "target_tokens")
+
 
 @dataclass(frozen=True)
 class RowPreview:
@@ -31,15 +33,14 @@ class Preview:
 
     rows: tuple[RowPreview, ...]
     counts: dict[str, int]
-    """`rows`, `ok`, `truncated`, `too_long`, `no_target_tokens` and `invalid`, then `tokens` and `target_tokens` of rows that are ok.
-    With both sides of preference pairs, each side counts as a row."""
+    """Rows by status, and across it `truncated` and `empty` (no target in the whole row, so none was cut away);
+    then `tokens` and `target_tokens` of the rows that are ok. Each side of a preference pair counts as a row."""
 
 
 def preview(rows: Iterable[Row], encoder: Encoder, n_shown: int) -> Preview:
     """Return the first `n_shown` rows as text, and counts over all rows."""
     shown: list[RowPreview] = []
-    names = ("rows", OK, "truncated", TOO_LONG, NO_TARGET_TOKENS, "invalid", "tokens", "target_tokens")
-    counts = dict.fromkeys(names, 0)
+    counts = dict.fromkeys(COUNTED, 0)
     for number, row in enumerate(rows):
         for encoded in encoder.encode(row):
             _count(counts, encoded)
@@ -52,6 +53,7 @@ def _count(counts: dict[str, int], encoded: EncodedRow) -> None:
     counts["rows"] += 1
     counts["invalid" if encoded.status.startswith(INVALID_PREFIX) else encoded.status] += 1
     counts["truncated"] += encoded.truncated
+    counts["empty"] += encoded.status == NO_TARGET_TOKENS and not encoded.truncated
     if encoded.status == OK:
         counts["tokens"] += encoded.n_tokens
         counts["target_tokens"] += encoded.n_target_tokens

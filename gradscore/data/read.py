@@ -61,7 +61,10 @@ class RowSource:
     def _to_row(self, index: int, raw_row: RawRow) -> Row:
         raw = raw_row.raw if self.record.format == "jsonl" else None
         if raw_row.content is not None:
-            return Row(index, row_key(raw_row.content), raw_row.content, raw=raw)
+            try:
+                return Row(index, row_key(raw_row.content), raw_row.content, raw=raw)
+            except RecursionError:
+                raw_row = replace(raw_row, problem=f"row {index} is nested too deeply")
         if not self.skip_bad_rows:
             raise DatasetError(
                 f"A row of {self.record.dataset} cannot be read: {raw_row.problem}. "

@@ -8,6 +8,7 @@ import jinja2
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from gradscore.data.conversation import UnusableRowError
+from gradscore.errors import DatasetError
 
 PROBE = "qzxprobe"
 """A word that no template contains: where it shows up in the text, the template has rendered it."""
@@ -28,21 +29,36 @@ class ChatTemplate:
     """One compiled template with the special tokens it may write."""
 
     def __init__(self, source: str, special_tokens: Mapping[str, str], stop_tokens: Sequence[str]) -> None:
-        """Prepare a template that may write `special_tokens` by name, and ends answers with one of `stop_tokens`."""
+        """Prepare a template that may write `special_tokens` by name, and ends answers with one of `stop_tokens`.
+
+        Raises:
+            DatasetError: the template leaves out what turns say.
+            TemplateSyntaxError: it is no Jinja.
+        """
         self.is_dated = "strftime_now" in source
         self._source = (FIXED_DATE + source) if self.is_dated else source
         self._special_tokens = dict(special_tokens)
         self.stop_tokens = tuple(sorted(set(stop_tokens), key=len, reverse=True))
         self.has_generation_marks = GENERATION_MARK.search(source) is not None
         self._takes_parts = False
-        self._takes_parts = self._needs_parts()
+        self._settle_form_of_content()
 
-    def _needs_parts(self) -> bool:
-        """Return whether the template drops content that is plain text; those of vision models want typed parts."""
-        try:
-            return PROBE not in self.render([{"role": "user", "content": PROBE}])
-        except UnusableRowError:
-            return True
+    def _settle_form_of_content(self) -> None:
+        """Find out whether content is given as text, or as typed parts as templates of vision models want it."""
+        texts = []
+        for self._takes_parts in (False, True):
+            try:
+                texts.append(self.render([{"role": "user", "content": PROBE}]))
+            except UnusableRowError:
+                continue
+            if PROBE in texts[-1]:
+                return
+        self._takes_parts = False
+        if texts:
+            raise DatasetError(
+                f"The chat template leaves out what a user says: a turn of {PROBE!r} becomes {texts[0]!r}. "
+                "Pass a template that writes the content of turns as --chat-template."
+            )
 
     def render(
         self,

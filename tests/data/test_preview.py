@@ -43,6 +43,7 @@ def test_all_rows_are_counted_however_few_are_shown():
         "truncated": 1,
         "too_long": 0,
         "no_target_tokens": 1,
+        "empty": 1,
         "invalid": 2,
         "tokens": 24 + 60,
         "target_tokens": 3 + 40,
@@ -73,3 +74,9 @@ def test_sides_of_a_pair_are_told_apart():
     encoded = both.encode(Row(0, "k", {"prompt": "q", "chosen": "a", "rejected": "b"}))
     assert [to_json(one)["side"] for one in encoded] == ["chosen", "rejected"]
     assert [show(one, both.tokenizer).pieces[1][0] for one in encoded] == ["a<|im_end|>", "b<|im_end|>"]
+
+
+def test_empty_and_cut_away_are_told_apart():
+    cut = Row(0, "k", {"prompt": "q" * 80, "completion": "a"})
+    counts = preview([cut], encoder(["prompt", "completion"]), 0).counts
+    assert (counts["no_target_tokens"], counts["truncated"], counts["empty"]) == (1, 1, 0)

@@ -224,6 +224,17 @@ def test_rows_are_streamed(tmp_path):
     assert len(list(source.rows())) == len(ROWS)
 
 
+def test_row_nested_too_deeply_is_a_problem_not_a_crash(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a"}\n{"text": ' + "[" * 800 + "]" * 800 + "}\n")
+    with pytest.raises(DatasetError, match=r"row 1 is nested too deeply|line 2: JSON that cannot be read"):
+        rows_of(path)
+    good, bad = rows_of(path, skip_bad_rows=True)
+    assert good.problem is None
+    assert bad.problem is not None
+    assert not bad.content
+
+
 def test_reading_needs_no_torch():
     code = "import sys, gradscore.data.read; sys.exit('torch' in sys.modules or 'datasets' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

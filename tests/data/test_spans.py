@@ -99,6 +99,7 @@ def test_marks_that_miss_answers():
     assert answers(templates.MARKED_ONCE, conversation) == ["two<|im_end|>"]
 
 
-def test_template_that_changes_answers():
-    with pytest.raises(UnusableRowError, match=r"so that its place cannot be told|does not begin an answer"):
-        answers(templates.OPENS_THINKING.replace("m['content']", "'always the same'"), talk("q", "one"))
+def test_template_that_writes_an_answer_twice():
+    twice = templates.OPENS_THINKING.replace("m['content']", "m['content'] + m['content']")
+    with pytest.raises(UnusableRowError, match="changes an answer's text, so that its place cannot be told"):
+        answers(twice, talk("q", "one"))

@@ -4,6 +4,7 @@ import pytest
 
 from gradscore.data.conversation import UnusableRowError
 from gradscore.data.template import ChatTemplate
+from gradscore.errors import DatasetError
 from tests.data import templates
 
 TALK = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
@@ -39,3 +40,10 @@ def test_special_tokens_are_known_by_name():
 def test_refusals_give_the_templates_own_reason():
     with pytest.raises(UnusableRowError, match=r"refuses this conversation .only user and assistant turns"):
         template(templates.STRICT).render([{"role": "tool", "content": "x"}])
+
+
+def test_template_that_leaves_out_what_turns_say_is_refused():
+    with pytest.raises(
+        DatasetError, match=r"leaves out what a user says: a turn of .* becomes 'user'.*--chat-template"
+    ):
+        template("{% for m in messages %}{{ m['role'] }}{% endfor %}")
