@@ -72,6 +72,7 @@ class Encoder:
         except UnusableRowError as problem:
             return _record(row, side, invalid(str(problem)), NO_IDS, NO_MASK)
         n_tokens = len(ids)
+        mask[:1] = False
         is_long = n_tokens > self.max_length
         if is_long and self._truncate == "drop":
             # The length is kept, so that one can see what --max-length would take; the tokens are not.
@@ -86,7 +87,7 @@ class Encoder:
                 else slice(self.max_length)
             )
             ids, mask = ids[kept].copy(), mask[kept].copy()
-        mask[:1] = False
+            mask[:1] = False
         status = OK if mask.any() else NO_TARGET_TOKENS
         return _record(row, side, status, ids, mask, truncated=is_long)
 

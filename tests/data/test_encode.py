@@ -112,6 +112,8 @@ def test_too_long_rows_may_be_left_out_but_their_length_is_known():
     long = encode(QA, max_length=10, truncate="drop")
     assert (long.status, long.truncated, len(long.input_ids)) == ("too_long", False, 0)
     assert (long.n_tokens, long.n_target_tokens) == (whole.n_tokens, whole.n_target_tokens)
+    text = encode({"text": "abcdef"}, max_length=3, truncate="drop")
+    assert (text.n_tokens, text.n_target_tokens) == (8, 7)
     exact = encode(QA, max_length=whole.n_tokens, truncate="drop")
     assert exact.status == "ok"
 
