@@ -55,19 +55,22 @@ def write_table(
         StorageError: the table cannot be written; parts and an older table are untouched.
     """
     schema = footer_schema(metadata)
-    sorting = run_folder / "sorting"
+    sorting, aside = run_folder / "sorting", run_folder / "finished"
     try:
-        shutil.rmtree(sorting, ignore_errors=True)
-        sorting.mkdir()
+        for folder in (sorting, aside):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
         buckets = _deal(parts, sorting, wanted)
         if output.suffix == ".parquet":
             _write_file(buckets, output, schema, what=f"the score table of {len(wanted)} rows")
         else:
-            _write_folder(buckets, output, run_folder, schema=schema, n_rows=len(wanted))
+            _write_folder(buckets, aside, schema=schema, n_rows=len(wanted))
+            _replace_folder(aside, output, run_folder / "replaced")
     except OSError as error:
         raise storage_error(error, output, what="the finished score table", safe=_SAFE) from error
     finally:
-        shutil.rmtree(sorting, ignore_errors=True)
+        for folder in (sorting, aside):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _deal(parts: Sequence[Path], folder: Path, wanted: AbstractSet[RowId]) -> list[Path]:
@@ -123,30 +126,28 @@ def _write_file(buckets: Sequence[Path], path: Path, schema: pa.Schema, *, what:
     return n_rows
 
 
-def _write_folder(
-    buckets: Sequence[Path], output: Path, run_folder: Path, *, schema: pa.Schema, n_rows: int
-) -> None:
-    """Write a folder of files inside the run folder, its manifest last, and move it to `output`.
-
-    A folder cannot replace another one in a single step: the old table is moved into the run folder first,
-    and is deleted after the new one is in place.
-    """
-    aside, replaced = run_folder / "finished", run_folder / "replaced"
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
+def _write_folder(buckets: Sequence[Path], folder: Path, *, schema: pa.Schema, n_rows: int) -> None:
+    """Write sorted buckets as Parquet files of at most 250,000 rows into `folder`, its manifest last."""
     files = []
     step = max(1, ROWS_PER_FILE // ROWS_PER_BUCKET)
     for number, start in enumerate(range(0, max(1, len(buckets)), step)):
         name = f"part-{number:05d}.parquet"
         what = f"part {number} of the score table"
-        rows = _write_file(buckets[start : start + step], aside / name, schema, what=what)
+        rows = _write_file(buckets[start : start + step], folder / name, schema, what=what)
         files.append({"name": name, "rows": rows})
     manifest = {"format": "gradscore", "format_version": FORMAT_VERSION, "rows": n_rows, "files": files}
-    with written_aside(aside / MANIFEST, what="the manifest", safe=_SAFE) as temporary:
+    with written_aside(folder / MANIFEST, what="the manifest", safe=_SAFE) as temporary:
         temporary.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def _replace_folder(new: Path, output: Path, old: Path) -> None:
+    """Move `new` to `output`; a folder there is moved to `old` first and deleted last.
+
+    Unlike a file, a folder with content cannot be replaced in a single step.
+    """
     if output.exists():
-        shutil.rmtree(replaced, ignore_errors=True)
-        output.rename(replaced)
-    aside.rename(output)
+        shutil.rmtree(old, ignore_errors=True)
+        output.rename(old)
+    new.rename(output)
     flush_to_disk(output.parent)
-    shutil.rmtree(replaced, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)

@@ -38,7 +38,7 @@ class PartWriter:
         self._reporter = reporter
         self._part_seconds = part_seconds
         self._clock = clock
-        self._pending: list[ScoredRow] = []
+        self._pending: dict[RowId, ScoredRow] = {}
         self._last_flush = clock()
         self._done = self._recover()
 
@@ -53,13 +53,11 @@ class PartWriter:
             ValueError: a row was given before, which would put it into the table twice.
             StorageError: a part cannot be written; earlier parts are untouched.
         """
-        known = {(row.row_index, row.side) for row in self._pending}
         for row in rows:
             row_id = (row.row_index, row.side)
-            if row_id in self._done or row_id in known:
+            if row_id in self._done or row_id in self._pending:
                 raise ValueError(f"Row {row.row_index} (side {row.side}) was scored twice.")
-            known.add(row_id)
-            self._pending.append(row)
+            self._pending[row_id] = row
         if len(self._pending) >= ROWS_PER_PART or self._clock() - self._last_flush >= self._part_seconds:
             self.flush()
 
@@ -73,9 +71,9 @@ class PartWriter:
             what = f"the scores of {len(self._pending)} rows"
             safe = f"The {len(self._done)} rows written before are safe and will not be scored again."
             with written_aside(self._next_path(), what=what, safe=safe) as temporary:
-                pq.write_table(to_arrow(self._pending), temporary, compression="zstd")
-            self._done.update({(row.row_index, row.side): row.row_key for row in self._pending})
-            self._pending = []
+                pq.write_table(to_arrow(list(self._pending.values())), temporary, compression="zstd")
+            self._done.update({row_id: row.row_key for row_id, row in self._pending.items()})
+            self._pending = {}
         self._last_flush = self._clock()
 
     def finish(self, metadata: Mapping[str, Any], expected: Collection[RowId]) -> Path:

@@ -72,7 +72,7 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None, *, lists:
         TableError: nothing is there, the run is not finished, a file is damaged or is no score table, shards
             are missing or belong to different runs, or a column does not exist.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     files = _table_files(path)
     schemas = [_read_schema(file) for file in files]
     metadata = [_read_metadata(file, schema) for file, schema in zip(files, schemas, strict=True)]

@@ -26,6 +26,7 @@ from gradscore.table.aside import storage_error, written_aside
 MANIFEST = "_manifest.json"
 IDENTITY = "run.json"
 CONFIG = "config.yaml"
+_SAFE = "Nothing was scored by this command yet, and earlier results are untouched."
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class RunFolder:
                 with another identity; the message lists what differs.
             StorageError: the folder cannot be written.
         """
-        output = Path(output)
+        output = Path(output).expanduser()
         path = run_folder_path(output)
         identity = json.loads(json.dumps(identity))  # compare what JSON keeps: tuples become lists
         _refuse_occupied(output, overwrite)
@@ -89,7 +90,7 @@ class RunFolder:
             for folder in (path / "parts", path / "views"):
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise storage_error(error, path, what="the run folder", safe="Nothing was scored yet.") from error
+            raise storage_error(error, path, what="the run folder", safe=_SAFE) from error
         _write_text(path / CONFIG, yaml.safe_dump(_plain(config_mapping), sort_keys=False))
         _write_text(path / IDENTITY, json.dumps(identity, indent=2) + "\n")
         is_resumed = found is not None and not differences
@@ -204,5 +205,5 @@ def _plain(value: Any) -> Any:
 
 
 def _write_text(path: Path, text: str) -> None:
-    with written_aside(path, what=path.name, safe="Nothing was scored yet.") as temporary:
+    with written_aside(path, what=path.name, safe=_SAFE) as temporary:
         temporary.write_text(text, encoding="utf-8")

@@ -84,7 +84,7 @@ def test_a_full_disk_leaves_the_old_table_and_all_parts(
         with pytest.raises(StorageError, match=r"is full\. All scores are safe in the run folder"):
             writer.finish(metadata(), {(0, None), (1, None)})
     assert len(read_table(output)) == 1
-    assert not (run.path / "sorting").exists()
+    assert sorted(path.name for path in run.path.iterdir()) == ["config.yaml", "parts", "run.json", "views"]
     writer.finish(metadata(), {(0, None), (1, None)})
     assert len(read_table(output)) == 2
     assert not run.parts.exists()

@@ -191,7 +191,7 @@ def test_a_full_disk_keeps_earlier_parts_and_the_rows_in_hand(
     assert set(open_writer(tmp_path).done()) == {(0, None), (1, None), (2, None)}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data(), n=st.integers(1, 12))
 def test_the_table_is_the_same_for_any_order_and_any_parts(
     data: st.DataObject, n: int, tmp_path_factory: pytest.TempPathFactory

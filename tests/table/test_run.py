@@ -1,5 +1,6 @@
 """Tests gradscore.table.run: a run folder is new, continued, or refused with what differs."""
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gradscore.errors import TableError
+from gradscore.errors import StorageError, TableError
 from gradscore.table.run import RunFolder, identity_differences, run_folder_path
 from tests.table.rows import IDENTITY, scored, write_table
 
@@ -102,6 +103,21 @@ def test_a_broken_identity_says_how_to_start_anew(tmp_path: Path) -> None:
     run = open_run(tmp_path / "s.parquet")
     (run.path / "run.json").write_text("{")
     with pytest.raises(TableError, match=r"run\.json is not the identity .* Delete the folder"):
+        open_run(tmp_path / "s.parquet")
+
+
+def test_a_full_disk_says_that_earlier_results_are_safe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_run(tmp_path / "s.parquet")
+
+    def full(*args: Any, **options: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(
+        StorageError, match=r"config\.yaml .*full.* earlier results are untouched\. Free some"
+    ):
         open_run(tmp_path / "s.parquet")
 
 
