@@ -2,7 +2,7 @@
 
 transformers reads GGUF by unpacking the quantised weights, then still calls the model quantised and will not
 save or train it. A fresh model with the same weights has no such mark. Unpacking 135M parameters takes about
-ten seconds against 0.1 s for the saved folder, and snapshots of adapters need a base model that plain
+ten seconds or more against half a second for the saved folder, and snapshots of adapters need a base model that plain
 transformers can open; both are reasons to keep the folder.
 """
 
@@ -89,7 +89,9 @@ def _save_plain(file: Path, folder: Path) -> None:
     try:
         quantised = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(**where)
-    except (ValueError, KeyError, IndexError, NotImplementedError, ImportError, OSError) as error:
+    except (
+        Exception
+    ) as error:  # the readers of broken files raise what comes, tokenizers even a plain Exception
         raise ModelError(
             f"The GGUF file {file} cannot be read as a model: {error}. "
             "Check that it is whole and of an architecture that transformers reads from GGUF."

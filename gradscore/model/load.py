@@ -58,10 +58,9 @@ class LoadedModel:
 
     @property
     def pad_id(self) -> int:
-        """A token id for padding; which one does not matter, since padding is masked everywhere."""
-        return next(
-            (i for i in (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id) if i is not None), 0
-        )
+        """A token id for padding that the model knows; which one does not matter, since padding is masked."""
+        ids = (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id)
+        return next((i for i in ids if i is not None and i < embeddings(self.model)), 0)
 
 
 def load_model(
@@ -191,7 +190,7 @@ def _load_tokenizer(
     )
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
-    except (ValueError, OSError, KeyError, TypeError, ImportError) as error:
+    except Exception as error:  # tokenizers raises a plain Exception for a broken file
         if "trust_remote_code" in str(error):
             raise _remote_code(name) from error
         raise ModelError(missing.format(f": {str(error).splitlines()[0]}")) from error
@@ -223,16 +222,31 @@ def _check_loaded(
         reporter.message(
             f"{name} holds weights that the model has no place for: {', '.join(unexpected[:3])}."
         )
-    rows, last = model.get_input_embeddings().weight.shape[0], max(tokenizer.get_vocab().values())
-    if last >= rows:
-        raise ModelError(
-            f"The tokenizer of {name} gives ids up to {last}, and the model has only {rows} embeddings. "
-            "Pass the tokenizer and the model of the same training run."
-        )
+    _check_vocabulary(name, embeddings(model), tokenizer, reporter)
     if model.config._attn_implementation not in ATTENTION:
         raise UnsupportedError(
             f"{name} asks for {model.config._attn_implementation} attention, whose second use per sample is not "
             f"supported. Pass --attn {' or '.join(ATTENTION)}."
+        )
+
+
+def embeddings(model: PreTrainedModel) -> int:
+    """Return how many token ids the model knows."""
+    return int(model.get_input_embeddings().weight.shape[0])
+
+
+def _check_vocabulary(name: str, known: int, tokenizer: PreTrainedTokenizerBase, reporter: Reporter) -> None:
+    """Refuse the tokenizer of another model, but not one to which special tokens were added that no row may hold."""
+    added = tokenizer.get_added_vocab()
+    beyond = {token: i for token, i in tokenizer.get_vocab().items() if i >= known}
+    if beyond.keys() - added.keys():
+        raise ModelError(
+            f"The tokenizer of {name} gives ids up to {max(beyond.values())}, and the model has only {known} embeddings. "
+            "Pass the tokenizer and the model of the same training run."
+        )
+    if beyond:
+        reporter.message(
+            f"The model {name} has no embedding for {', '.join(sorted(beyond)[:3])}; rows with such tokens fail."
         )
 
 
