@@ -128,7 +128,7 @@ def modules_with_role(model: nn.Module, roles: Collection[Role]) -> list[str]:
     Raises:
         UnsupportedError: a block holds a weight matrix whose role the table does not know.
     """
-    names = list(dict.fromkeys(module_name(n) for n, p in model.named_parameters() if p.ndim >= 2))
+    names = [module_name(n) for n, p in model.named_parameters() if p.ndim >= 2 and ".lora_" not in n]
     unknown = [n for n in names if layer_index(n) is not None and module_role(n) == "other"]
     if unknown:
         kinds = sorted({n.rpartition(".")[2] for n in unknown})
