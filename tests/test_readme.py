@@ -29,7 +29,7 @@ def run(command: list[str], folder: Path) -> None:
     """Run one command of the README where a reader would: the package's scripts on the path, no network."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
 
 
@@ -44,8 +44,8 @@ def test_the_commands_run_in_order_and_leave_what_they_name(tmp_path: Path) -> N
     }
     assert len(named) >= 5
     assert [name for name in sorted(named) if not (tmp_path / name).exists()] == []
-    assert (tmp_path / "kept.jsonl.manifest.json").exists()
-    assert (tmp_path / "kept.jsonl.dropped.parquet").exists()
+    assert (tmp_path / "kept.manifest.json").exists()
+    assert (tmp_path / "kept.dropped.parquet").exists()
     assert (tmp_path / "scores.run" / "config.yaml").exists()
 
 

@@ -82,6 +82,7 @@ class LineReporter:
         self._total: int | None = None
         self._unit = "rows"
         self._done = 0
+        self._done_at_last_line = -1
         self._started_seconds = 0.0
         self._last_line_seconds = 0.0
 
@@ -92,7 +93,8 @@ class LineReporter:
     def start(self, what: str, total: int | None, unit: str = "rows") -> None:
         """Begin to count towards `total` units; a count that is open is closed first."""
         self.finish()
-        self._what, self._total, self._unit, self._done = what, total, unit, 0
+        self._what, self._total, self._unit = what, total, unit
+        self._done, self._done_at_last_line = 0, -1
         self._started_seconds = self._last_line_seconds = self._clock()
 
     def advance(self, n: int = 1) -> None:
@@ -100,13 +102,14 @@ class LineReporter:
         self._done += n
         if self._what is not None and self._clock() - self._last_line_seconds >= SECONDS_BETWEEN_LINES:
             self._last_line_seconds = self._clock()
+            self._done_at_last_line = self._done
             self._write(self._line())
 
     def finish(self) -> None:
-        """Write how much was done in how long."""
-        if self._what is not None:
+        """Write how much was done in how long, unless the last line has said so."""
+        if self._what is not None and self._done > self._done_at_last_line:
             self._write(self._line())
-            self._what = None
+        self._what = None
 
     def _line(self) -> str:
         seconds = self._clock() - self._started_seconds

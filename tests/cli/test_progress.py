@@ -43,6 +43,15 @@ def test_lines_come_at_most_every_interval_and_at_the_end(clock: Clock, lines: l
     ]
 
 
+def test_the_end_is_not_said_twice(clock: Clock, lines: list[str]) -> None:
+    reporter = LineReporter(lines.append, clock)
+    reporter.start("scoring", 5)
+    clock.seconds = 31
+    reporter.advance(5)
+    reporter.finish()
+    assert lines == ["scoring: 5 of 5 rows in 31 s, 0.2 rows/s"]
+
+
 def test_an_unknown_total_has_no_time_left(clock: Clock, lines: list[str]) -> None:
     reporter = LineReporter(lines.append, clock)
     reporter.start("reading", None, unit="files")
