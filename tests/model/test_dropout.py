@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from torch import nn
 
 from gradscore.config import ModelConfig
@@ -91,3 +92,27 @@ def test_dropout_views_are_numbered_and_carry_the_seed() -> None:
     assert [(v.name, v.kind, v.step, v.seed, v.path) for v in views] == [
         (f"dropout-{k}", "dropout", k, 11, None) for k in range(3)
     ]
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_attention_weights_are_dropped_where_a_fused_kernel_takes_the_rate(attention: str) -> None:
+    model = architecture("gpt2", attention)
+    with set_dropout(model, 0.5):
+        for name, module in model.named_modules():
+            if isinstance(module, nn.Dropout) and not name.endswith("attn_dropout"):
+                module.p = 0.0
+        assert not torch.equal(drawn(model, 1), drawn(model, 2))
+
+
+def test_dora_drops_too() -> None:
+    config = LoraConfig(task_type="CAUSAL_LM", target_modules=["q_proj"], use_dora=True, lora_dropout=0.5)
+    model = get_peft_model(architecture("llama"), config).eval()
+    for name, parameter in model.named_parameters():
+        if ".lora_B" in name:
+            parameter.data += 0.2
+    with set_dropout(model, 0.5):
+        for module in model.modules():
+            if type(module).__name__ == "LlamaAttention":
+                module.attention_dropout = 0.0
+        assert not torch.equal(drawn(model, 1), drawn(model, 2))
+        assert all(m.training for m in model.modules() if hasattr(m, "lora_dropout"))
