@@ -13,9 +13,10 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 import pyarrow as pa
@@ -63,7 +64,7 @@ def write_delimited(
         open_bytes(path, is_gzipped=outputs.is_gzipped) as stream,
         io.TextIOWrapper(stream, encoding="utf-8", newline="") as text,
     ):
-        writer = csv.writer(text, delimiter=DELIMITERS[outputs.format], lineterminator="\n")
+        writer = csv.writer(_LineFeeds(text), delimiter=DELIMITERS[outputs.format], lineterminator="\r\n")
         writer.writerow(table.column_names)
         for batch in table.to_batches(max_chunksize=ROWS_PER_BATCH):
             writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
@@ -101,6 +102,19 @@ def filter_parquet(source: Path, path: Path, keep: NDArray[np.bool_]) -> None:
             start += batch.num_rows
             if kept.num_rows:
                 writer.write_batch(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _LineFeeds:
+    """Ends records with a line feed alone.
+
+    Before Python 3.13 the csv writer quotes a carriage return inside a field only if the line end has one.
+    """
+
+    stream: TextIO
+
+    def write(self, record: str) -> None:
+        self.stream.write(record.removesuffix("\r\n") + "\n")
 
 
 @contextmanager

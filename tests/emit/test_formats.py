@@ -144,6 +144,14 @@ def test_batches_of_different_kinds_of_number_and_struct_fit_together(
     ]
 
 
+@pytest.mark.parametrize("text", ["\r", "a\rb", "a\r\nb", "\n", '"\r"', ""])
+def test_line_ends_inside_a_csv_field_are_quoted(tmp_path: Path, text: str) -> None:
+    # Python's csv writer left a lone carriage return bare, which broke the record in two.
+    write_csv([{"a": text}], tmp_path / "x.csv", ["a"])
+    assert contents_of(tmp_path / "x.csv") == [{"a": text}]
+    assert (tmp_path / "x.csv").read_bytes().endswith(b'"\n')
+
+
 def test_csv_writes_nested_values_as_json_and_names_their_columns(tmp_path: Path) -> None:
     contents = [
         {"a": [1, "x"], "b": {"k": None}, "c": True, "d": 0.1, "e": None, "f": datetime.date(2024, 1, 2)}
