@@ -24,6 +24,7 @@ from rich.text import Text
 from gradscore.records import Reporter, SilentReporter
 
 SECONDS_BETWEEN_LINES = 30.0
+SECONDS_WORTH_A_LINE = 1.0
 
 
 class RateColumn(ProgressColumn):
@@ -106,8 +107,9 @@ class LineReporter:
             self._write(self._line())
 
     def finish(self) -> None:
-        """Write how much was done in how long, unless the last line has said so."""
-        if self._what is not None and self._done > self._done_at_last_line:
+        """Write how much was done in how long, unless the last line has said so or it took no time."""
+        took_time = self._clock() - self._started_seconds >= SECONDS_WORTH_A_LINE
+        if self._what is not None and took_time and self._done > self._done_at_last_line:
             self._write(self._line())
         self._what = None
 

@@ -18,7 +18,7 @@ def truncated(answer: str, rng: Random) -> str:
 
     At least one character is kept and at least one is lost, so answers need two characters.
     """
-    keep = max(1, min(len(answer) - 1, round(len(answer) * rng.uniform(0.3, 0.6))))
+    keep = max(1, min(len(answer) - 1, round(len(answer) * rng.uniform(0.2, 0.5))))
     return answer[:keep].rstrip() or answer[:1]
 
 

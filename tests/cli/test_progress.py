@@ -61,18 +61,29 @@ def test_an_unknown_total_has_no_time_left(clock: Clock, lines: list[str]) -> No
     assert lines == ["reading: 8 files in 4 s, 2.0 files/s"]
 
 
-def test_no_time_and_no_work_divide_nothing(clock: Clock, lines: list[str]) -> None:
+def test_no_work_divides_nothing(clock: Clock, lines: list[str]) -> None:
     reporter = LineReporter(lines.append, clock)
     reporter.start("scoring", 0)
+    clock.seconds = 2
     reporter.finish()
     reporter.finish()
-    assert lines == ["scoring: 0 of 0 rows in 0 s, 0.0 rows/s"]
+    assert lines == ["scoring: 0 of 0 rows in 2 s, 0.0 rows/s"]
+
+
+def test_what_takes_no_time_is_not_worth_a_line(clock: Clock, lines: list[str]) -> None:
+    reporter = LineReporter(lines.append, clock)
+    reporter.start("writing", 5)
+    reporter.advance(5)
+    reporter.finish()
+    assert lines == []
 
 
 def test_a_second_start_closes_the_first(clock: Clock, lines: list[str]) -> None:
     reporter = LineReporter(lines.append, clock)
     reporter.start("warm-up", 2, unit="steps")
+    clock.seconds = 5
     reporter.start("scoring", 3)
+    clock.seconds = 9
     reporter.finish()
     assert [line.split(":")[0] for line in lines] == ["warm-up", "scoring"]
 
@@ -96,15 +107,36 @@ def test_quiet_says_nothing() -> None:
         assert isinstance(reporter, SilentReporter)
 
 
+class Closing:
+    """A reporter that knows whether it was finished."""
+
+    is_finished = False
+
+    def finish(self) -> None:
+        self.is_finished = True
+
+
+def test_an_error_closes_the_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    closing = Closing()
+    monkeypatch.setattr("gradscore.cli.progress.LineReporter", lambda write: closing)
+
+    def break_off() -> None:
+        with open_reporter(quiet=False):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        break_off()
+    assert closing.is_finished
+
+
 def test_without_a_terminal_lines_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     def break_off() -> None:
         with open_reporter(quiet=False) as reporter:
             reporter.message("hello")
-            reporter.start("scoring", 2)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         break_off()
     captured = capsys.readouterr()
-    assert captured.err.startswith("hello\nscoring: 0 of 2 rows")
+    assert captured.err == "hello\n"
     assert captured.out == ""
