@@ -4,7 +4,8 @@ A forward hook on every counted module keeps its input; a hook on its output rec
 back and reduces the pair at once (`rules`, `reduction`), so that nothing larger than one layer is alive at a
 time. Weight gradients are never computed: no parameter requires a gradient. The graph starts at the *output* of
 the first counted module, which is made a leaf, so that nothing is propagated below it. That is where the time is
-saved: a pass that forms no weight gradient needs about two thirds of a training step.
+saved: a pass that forms no weight gradient needs about two thirds of a training step. Plain LoRA layers are run as
+one function (`lora`) that takes the place of hooks on A and B.
 """
 
 from collections import defaultdict
@@ -18,9 +19,10 @@ from torch import Tensor, nn
 from gradscore.data.batch import Batch
 from gradscore.errors import UnsupportedError
 from gradscore.gradients.engine import GradientEngine, SampleGradients
+from gradscore.gradients.lora import FusedLayer, fused, fused_layer
 from gradscore.gradients.parameters import CountedParameter
 from gradscore.gradients.reduction import Kept, Reduction
-from gradscore.gradients.rules import NEEDS_OUTPUT, Call, Rule, is_position_table, rule_for
+from gradscore.gradients.rules import NEEDS_OUTPUT, Call, Rule, by_row, is_position_table, rule_for
 from gradscore.model.forward import Reduction as LossReduction
 from gradscore.model.forward import base_model, sample_losses
 
@@ -80,8 +82,12 @@ class HooksEngine(GradientEngine):
             UnsupportedError: a counted module was called in a way in which rows cannot be told apart.
         """
         received: dict[str, list[Kept]] = defaultdict(list)
+        layers = self._fused_layers()
+        receivers = {
+            name: _LoraReceiver(name, layer.adapter, batch, self, received) for name, layer in layers.items()
+        }
         with torch.enable_grad():
-            with self._hooked(batch, received):
+            with fused(layers, receivers), self._hooked(batch, received, layers):
                 losses = sample_losses(self.model, batch, self.loss, call_head=self.counts_head)
             losses.sum().backward()
         kept = [self._complete(parameter, received[parameter.name]) for parameter in self.parameters]
@@ -90,6 +96,15 @@ class HooksEngine(GradientEngine):
             norms_squared=torch.stack([k.norm_squared for k in kept], 1),
             vectors=tuple(k.vector for k in kept),
         )
+
+    def _fused_layers(self) -> dict[str, FusedLayer]:
+        """Return the LoRA layers of which A and B are counted, and which are of the plain kind at this moment."""
+        layers = {}
+        for layer_name in {name.partition(".lora_A.")[0] for name in self.modules if ".lora_A." in name}:
+            layer = fused_layer(self.model.get_submodule(layer_name))
+            if layer is not None and f"{layer_name}.lora_B.{layer.adapter}" in self.modules:
+                layers[layer_name] = layer
+        return layers
 
     def _complete(self, parameter: CountedParameter, parts: list[Kept]) -> Kept:
         """Return the sum of a parameter's contributions.
@@ -110,11 +125,15 @@ class HooksEngine(GradientEngine):
         return self.reduction.sum(parts)
 
     @contextmanager
-    def _hooked(self, batch: Batch, received: dict[str, list[Kept]]) -> Iterator[None]:
-        """Put hooks on all counted modules, and take them off again even after an error."""
+    def _hooked(
+        self, batch: Batch, received: dict[str, list[Kept]], layers: dict[str, FusedLayer]
+    ) -> Iterator[None]:
+        """Put hooks on all counted modules but those of fused layers; take them off again even after an error."""
         handles = []
         try:
             for module_name, names in self.modules.items():
+                if module_name.partition(".lora_")[0] in layers:
+                    continue
                 module = self.model.get_submodule(module_name)
                 rule = rule_for(self.model, module_name)
                 assert rule is not None, f"{module_name} passed the check at construction"
@@ -124,6 +143,28 @@ class HooksEngine(GradientEngine):
         finally:
             for handle in handles:
                 handle.remove()
+
+
+class _LoraReceiver:
+    """Takes what a fused LoRA layer gives in the backward pass, and keeps the gradients of A and B."""
+
+    def __init__(
+        self,
+        layer_name: str,
+        adapter: str,
+        batch: Batch,
+        engine: HooksEngine,
+        received: dict[str, list[Kept]],
+    ) -> None:
+        self.names = [f"{layer_name}.lora_{part}.{adapter}" for part in "AB"]
+        self.shape = batch.input_ids.shape
+        self.engine, self.received = engine, received
+
+    def __call__(self, x: Tensor, h: Tensor, e: Tensor, u: Tensor) -> None:
+        for module_name, inputs, gradient in zip(self.names, (x, h), (u, e), strict=True):
+            name = self.engine.modules[module_name]["weight"]
+            inputs, gradient = (by_row(v, self.shape, module_name).flatten(1, -2) for v in (inputs, gradient))
+            self.received[name].append(self.engine.reduction.linear(name, inputs, gradient))
 
 
 class _ForwardHook:
@@ -139,7 +180,7 @@ class _ForwardHook:
         received: dict[str, list[Kept]],
     ) -> None:
         self.module_name, self.names, self.rule = module_name, names, rule
-        self.n_rows, self.n_positions = batch.input_ids.shape
+        self.shape = batch.input_ids.shape
         self.reduction, self.received = reduction, received
 
     def __call__(
@@ -147,17 +188,16 @@ class _ForwardHook:
     ) -> Tensor | None:
         x = arguments[0].detach()
         expanded = None
-        if is_position_table(module, x, self.n_rows):
+        if is_position_table(module, x, self.shape[0]):
             # One lookup serves all rows; give each row its own, so that gradients come back apart.
-            output = expanded = output.detach().expand(self.n_rows, -1, -1).clone()
+            output = expanded = output.detach().expand(self.shape[0], -1, -1).clone()
         if not output.requires_grad:
             output.requires_grad_(True)
         call = Call(
             module_name=self.module_name,
             module=module,
             names=self.names,
-            n_rows=self.n_rows,
-            n_positions=self.n_positions,
+            shape=self.shape,
             x=x,
             output=output.detach() if self.rule in NEEDS_OUTPUT else None,
             keywords=keywords,

@@ -26,8 +26,8 @@ class Call:
     module: nn.Module
     names: Mapping[str, str]
     """Attribute of the module (`weight`, `bias`) to the full name of the counted parameter."""
-    n_rows: int
-    n_positions: int
+    shape: torch.Size
+    """Rows and positions of the batch."""
     x: Tensor
     """First argument."""
     output: Tensor | None
@@ -35,21 +35,26 @@ class Call:
     keywords: Mapping[str, Any]
 
     def by_row(self, values: Tensor) -> Tensor:
-        """Return `values` with the rows of the batch as first axis.
+        """Return `values` with the rows of the batch as first axis; see the function of this name."""
+        return by_row(values, self.shape, self.module_name)
 
-        Expert layers flatten rows and positions into one axis; it is taken apart again.
 
-        Raises:
-            UnsupportedError: the rows are not told apart in this module's input.
-        """
-        if values.shape[0] == self.n_rows and values.ndim >= 3:
-            return values
-        if values.ndim == 2 and values.shape[0] == self.n_rows * self.n_positions:
-            return values.unflatten(0, (self.n_rows, self.n_positions))
-        raise UnsupportedError(
-            f"The hooks engine cannot tell rows apart in {self.module_name}, which was called with shape "
-            f"{tuple(values.shape)} for {self.n_rows} rows of {self.n_positions} tokens. Use --engine loop."
-        )
+def by_row(values: Tensor, shape: torch.Size, module_name: str) -> Tensor:
+    """Return the input or output gradient of a module with the rows of the batch as first axis.
+
+    Expert layers flatten rows and positions into one axis; it is taken apart again.
+
+    Raises:
+        UnsupportedError: rows are not told apart in these values.
+    """
+    if values.shape[0] == shape[0] and values.ndim >= 3:
+        return values
+    if values.ndim == 2 and values.shape[0] == shape.numel():
+        return values.unflatten(0, shape)
+    raise UnsupportedError(
+        f"The hooks engine cannot tell rows apart in {module_name}, which was called with shape "
+        f"{tuple(values.shape)} for {shape[0]} rows of {shape[1]} tokens. Use --engine loop."
+    )
 
 
 Rule = Callable[[Call, Tensor, Reduction], dict[str, Kept]]
@@ -72,10 +77,10 @@ def embedding_rule(call: Call, e: Tensor, reduction: Reduction) -> dict[str, Kep
     """Return what is kept for a lookup table; torch leaves the row of the padding token without gradient."""
     name = call.names["weight"]
     table = cast(nn.Embedding, call.module)
-    ids = call.x.expand(call.n_rows, -1)
+    ids = call.x.expand(call.shape[0], -1)
     if table.padding_idx is not None:
         e = e.masked_fill((ids == table.padding_idx)[:, :, None], 0.0)
-    return {name: reduction.embedding(name, ids, e.expand(call.n_rows, -1, -1), table.num_embeddings)}
+    return {name: reduction.embedding(name, ids, e.expand(call.shape[0], -1, -1), table.num_embeddings)}
 
 
 def magnitude_rule(call: Call, e: Tensor, reduction: Reduction) -> dict[str, Kept]:
