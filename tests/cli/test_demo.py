@@ -44,11 +44,11 @@ def test_the_demo_prints_its_commands_and_what_was_found(
     assert f"$ gradscore score --dataset {folder}/dataset.jsonl" in captured.err
     assert f"$ gradscore filter {folder}/scores.parquet --by loss --ascending --top-k 0.7" in captured.err
     lines = {line.split("│")[1].strip(): line for line in captured.out.splitlines() if "│" in line}
-    assert "17 (100%)" in lines["all faults"]
+    assert "21 (100%)" in lines["all faults"]
     assert " 0 (0%)" in lines["sound rows"]
-    assert "of 17 planted faults are among the 5 rows dropped, no better than chance here" in captured.out
+    assert "of 21 planted faults are among the 5 rows dropped, no better than chance here" in captured.out
     assert (
-        "By loss: 17 of 17 planted faults are among the 17 rows dropped, better than chance" in captured.out
+        "By loss: 21 of 21 planted faults are among the 21 rows dropped, better than chance" in captured.out
     )
     assert str(folder / "kept-by-gsnr.jsonl") in captured.out
 
