@@ -194,7 +194,7 @@ class GradientConfig:
         "exact", "Whether gradient norms are exact or read from the projection, which is cheaper."
     )
     max_batch_tokens: int | None = option(
-        None, "Tokens per batch, padding included; by default 2048 on a CPU and 16384 on a GPU."
+        None, "Tokens per batch, padding included; by default 1024 on a CPU and 16384 on a GPU."
     )
     check: bool = option(
         True, "Compare the engine with plain autograd on a few rows before the run, and stop if it disagrees."
@@ -345,7 +345,7 @@ def from_mapping(mapping: dict[str, Any], origin: str = "configuration") -> RunC
             mistakes.extend(problems)
             if not problems:
                 try:
-                    sections[name] = SECTIONS[name](**values)
+                    sections[name] = SECTIONS[name](**_texts(name, values))
                 except ConfigError as error:
                     mistakes.extend(f"{origin}: {mistake}" for mistake in error.mistakes)
     raise_if_any(mistakes)
@@ -359,9 +359,18 @@ def section_mistakes(section: str, values: dict[str, Any]) -> list[str]:
     for key, value in values.items():
         if key not in hints:
             mistakes.append(f"{section}.{key} is unknown; {section} has: {', '.join(hints)}.")
-        elif not _fits(value, hints[key]):
+        elif not _fits(value, hints[key]) and not (type(value) in (int, float) and _fits("", hints[key])):
             mistakes.append(f"{section}.{key} cannot be {value!r}; it takes {_describe(hints[key])}.")
     return mistakes
+
+
+def _texts(section: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values with numbers as text in fields that take text, such as `top_k: 0.3` in YAML."""
+    hints = get_type_hints(SECTIONS[section])
+    return {
+        key: str(value) if type(value) in (int, float) and _fits("", hints[key]) else value
+        for key, value in values.items()
+    }
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -30,7 +30,7 @@ ROWS_PER_WINDOW = 4096
 """Rows that are tokenised and sorted by length together; padding is a few per cent within so many."""
 
 DEFAULT_MAX_LENGTH = 2048
-MAX_BATCH_TOKENS = {"cpu": 2048, "cuda": 16384}
+MAX_BATCH_TOKENS = {"cpu": 1024, "cuda": 16384}
 
 
 @dataclass(frozen=True)
