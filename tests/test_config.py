@@ -47,7 +47,7 @@ def test_all_mistakes_are_reported_together() -> None:
     ],
 )
 def test_a_value_out_of_range_is_refused_by_name(section: str, values: dict[str, object], words: str) -> None:
-    with pytest.raises(ConfigError, match="x.yaml: ") as caught:
+    with pytest.raises(ConfigError, match=r"x\.yaml: ") as caught:
         from_mapping({section: values}, "x.yaml")
     assert words in str(caught.value)
 
