@@ -10,9 +10,12 @@ from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from gradscore.data.batch import Batch
+from gradscore.gradients.parameters import CountedParameter
+from gradscore.gradients.reduction import Reduction
+from gradscore.model.forward import Reduction as LossReduction
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,19 @@ class GradientEngine(ABC):
 
     name: str
     """How the engine is called on the command line and in the table."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        parameters: tuple[CountedParameter, ...],
+        reduction: Reduction,
+        loss: LossReduction = "mean",
+    ) -> None:
+        """Take the model whose gradients are asked for, the counted parameters, and what is kept of them."""
+        self.model = model
+        self.parameters = parameters
+        self.reduction = reduction
+        self.loss = loss
 
     @abstractmethod
     def gradients(self, batch: Batch) -> SampleGradients:

@@ -64,10 +64,7 @@ class HooksEngine(GradientEngine):
                 f"({uncovered / counted:.1%} of all counted coordinates), such as {', '.join(missing[:3])}. "
                 "Use --engine loop, which covers everything, or count other --parameters."
             )
-        self.model = model.requires_grad_(False)
-        self.parameters = parameters
-        self.reduction = reduction
-        self.loss = loss
+        super().__init__(model.requires_grad_(False), parameters, reduction, loss)
         self.modules: dict[str, dict[str, str]] = defaultdict(dict)
         for parameter in parameters:
             for module_name in parameter.module_names:

@@ -14,9 +14,7 @@ from torch.nn import functional
 
 from gradscore.data.batch import Batch
 from gradscore.gradients.engine import GradientEngine, SampleGradients
-from gradscore.gradients.parameters import CountedParameter
-from gradscore.gradients.reduction import Kept, Reduction
-from gradscore.model.forward import Reduction as LossReduction
+from gradscore.gradients.reduction import Kept
 from gradscore.model.forward import wide
 
 
@@ -37,18 +35,6 @@ class LoopEngine(GradientEngine):
     """Plain autograd, one row at a time."""
 
     name = "loop"
-
-    def __init__(
-        self,
-        model: nn.Module,
-        parameters: tuple[CountedParameter, ...],
-        reduction: Reduction,
-        loss: LossReduction = "mean",
-    ) -> None:
-        self.model = model
-        self.parameters = parameters
-        self.reduction = reduction
-        self.loss = loss
 
     def gradients(self, batch: Batch) -> SampleGradients:
         """Return the gradients of every row, each from a forward pass of its own without padding."""

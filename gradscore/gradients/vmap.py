@@ -9,16 +9,13 @@ No attention mask is passed: rows start in the first column, and the mask code o
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
 from torch.nn import functional
 
 from gradscore.data.batch import Batch, collate
 from gradscore.errors import UnsupportedError
 from gradscore.gradients.engine import GradientEngine, SampleGradients
-from gradscore.gradients.parameters import CountedParameter
-from gradscore.gradients.reduction import Reduction
-from gradscore.model.forward import Reduction as LossReduction
 from gradscore.model.forward import wide
 
 GRADIENTS_PER_CHUNK = 2**26
@@ -30,19 +27,6 @@ class VmapEngine(GradientEngine):
 
     name = "vmap"
 
-    def __init__(
-        self,
-        model: nn.Module,
-        parameters: tuple[CountedParameter, ...],
-        reduction: Reduction,
-        loss: LossReduction = "mean",
-    ) -> None:
-        self.model = model
-        self.parameters = parameters
-        self.reduction = reduction
-        self.loss = loss
-        self.rows_per_chunk = max(1, GRADIENTS_PER_CHUNK // sum(p.numel for p in parameters))
-
     def gradients(self, batch: Batch) -> SampleGradients:
         """Return the gradients of every row, a chunk of rows at a time.
 
@@ -51,14 +35,9 @@ class VmapEngine(GradientEngine):
         """
         if not batch.is_right_padded:
             batch = collate(batch.rows, pad_id=0, device=batch.input_ids.device)
-        chunks = [
-            self._chunk(ids, targets)
-            for ids, targets in zip(
-                batch.input_ids.split(self.rows_per_chunk),
-                batch.target_mask.split(self.rows_per_chunk),
-                strict=True,
-            )
-        ]
+        n_rows = max(1, GRADIENTS_PER_CHUNK // sum(parameter.numel for parameter in self.parameters))
+        pairs = zip(batch.input_ids.split(n_rows), batch.target_mask.split(n_rows), strict=True)
+        chunks = [self._chunk(input_ids, target_mask) for input_ids, target_mask in pairs]
         return SampleGradients(
             losses=torch.cat([chunk.losses for chunk in chunks]),
             norms_squared=torch.cat([chunk.norms_squared for chunk in chunks]),
