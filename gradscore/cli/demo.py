@@ -28,7 +28,7 @@ HUB_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 KEPT_SHARE = "0.7"
 DATASET_FILE = "dataset.jsonl"
 CHANCE_LIMIT = 0.05
-"""A find that this share of random draws would match is called no better than chance."""
+"""A find is told from chance when at most this share of random draws would find as many, or as few."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class DemoSize:
     learning_rate: float
 
 
-# SmolLM2 takes about 0.6 s of one core per row and view, and 3 s per warm-up step of four rows.
+# SmolLM2 takes about 0.5 s of one core per row and view, and 3 s per warm-up step of four rows.
 FULL = DemoSize(105, views=3, warmup_steps=8, update_interval=2, warmup_batch_size=4, learning_rate=1e-3)
 FAST = DemoSize(210, views=4, warmup_steps=20, update_interval=5, warmup_batch_size=8, learning_rate=2e-3)
 
@@ -183,11 +183,19 @@ def _verdict(by: str, rows: Sequence["DemoRow"], dropped: list[int]) -> str:
     from gradscore.demo.findings import chance_of_as_many, findings
 
     faulty = findings(rows, dropped)[-2]
-    chance = chance_of_as_many(len(rows), faulty.planted, len(dropped), faulty.dropped)
-    verdict = "no better than chance here" if chance > CHANCE_LIMIT else "better than chance"
+    as_many, more = (
+        chance_of_as_many(len(rows), faulty.planted, len(dropped), faulty.dropped + extra) for extra in (0, 1)
+    )
+    if as_many <= CHANCE_LIMIT:
+        verdict = "better than chance"
+    elif 1 - more <= CHANCE_LIMIT:
+        verdict = "worse than chance"
+    else:
+        verdict = "no different from chance"
+    shown = "less than 0.1%" if as_many < 0.001 else f"{as_many:.1%}"
     return (
         f"By {by}: {faulty.dropped} of {faulty.planted} planted faults are among the {len(dropped)} rows dropped, "
-        f"{verdict} (as many or more in {chance:.1%} of random draws)."
+        f"{verdict} (as many or more in {shown} of random draws)."
     )
 
 

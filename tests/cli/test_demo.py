@@ -2,6 +2,7 @@
 
 import importlib.machinery
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from gradscore.cli import demo
 from gradscore.cli.main import main
 from gradscore.config import RunConfig
+from gradscore.demo.dataset import DemoRow
 from gradscore.records import Reporter
 from tests.cli.conftest import FakePipeline
 
@@ -46,7 +48,7 @@ def test_the_demo_prints_its_commands_and_what_was_found(
     lines = {line.split("│")[1].strip(): line for line in captured.out.splitlines() if "│" in line}
     assert "21 (100%)" in lines["all faults"]
     assert " 0 (0%)" in lines["sound rows"]
-    assert "of 21 planted faults are among the 5 rows dropped, no better than chance here" in captured.out
+    assert "of 21 planted faults are among the 5 rows dropped, no different from chance" in captured.out
     assert (
         "By loss: 21 of 21 planted faults are among the 21 rows dropped, better than chance" in captured.out
     )
@@ -74,6 +76,19 @@ def test_the_demo_refuses_a_file(
     (tmp_path / "file").touch()
     assert main(["demo", "--output-dir", str(tmp_path / "file")]) == 2
     assert "is a file, and the demo needs a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("dropped", "verdict"),
+    [
+        (range(20), "better than chance (as many or more in less than 0.1% of random draws)"),
+        (range(80, 100), "worse than chance (as many or more in 100.0% of random draws)"),
+        ([*range(4), *range(40, 56)], "no different from chance (as many or more in "),
+    ],
+)
+def test_the_verdict_is_plain_in_both_directions(dropped: Sequence[int], verdict: str) -> None:
+    rows = [DemoRow("question", "", "answer", "facts", "swapped" if at < 20 else None) for at in range(100)]
+    assert verdict in demo._verdict("gsnr", rows, list(dropped))
 
 
 class Listener:
