@@ -107,7 +107,7 @@ def _plain_head_losses(
     head = causal.get_output_embeddings()
     labels = batch.input_ids[rows, columns + 1]
     soft_cap = getattr(causal.config, "final_logit_softcapping", None)
-    if call_head:
+    if call_head or type(head) is not nn.Linear:  # a head that carries an adapter is more than its weight
         place = torch.cumsum(batch.target_mask[:, 1:], 1)[rows, columns] - 1
         padded = hidden.new_zeros(len(batch), int(place.max()) + 1, hidden.shape[-1])
         logits = head(padded.index_put((rows, place), hidden[rows, columns]))[rows, place]
