@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from torch import nn
 
 from gradscore.errors import ConfigError
-from gradscore.model.roles import layer_index, module_role
+from gradscore.model.roles import Role, layer_index, module_name, module_role, modules_with_role
 
 ADAPTER_PARTS = ("lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_magnitude_vector")
+
+FFN_ROLES: dict[str, tuple[Role, ...]] = {"ffn": ("ffn_in", "ffn_out"), "ffn-in": ("ffn_in",)}
 
 
 @dataclass(frozen=True)
@@ -36,14 +38,14 @@ def counted_parameters(model: nn.Module, words: str) -> tuple[CountedParameter, 
 
     Raises:
         ConfigError: nothing matches, the regular expression is broken, or `lora` without an adapter.
-        UnsupportedError: a word such as `ffn` on an architecture whose module names are not known.
+        UnsupportedError: `ffn` or `ffn-in` on an architecture whose module names are not known.
     """
     is_wanted = _chooser(model, words)
     holders: dict[int, list[str]] = {}
-    for module_name, module in model.named_modules():
+    for holder, module in model.named_modules():
         for parameter in module._parameters.values():
             if parameter is not None:
-                holders.setdefault(id(parameter), []).append(module_name)
+                holders.setdefault(id(parameter), []).append(holder)
     chosen = tuple(
         CountedParameter(
             name=name,
@@ -88,10 +90,6 @@ def _chooser(model: nn.Module, words: str) -> Callable[[str, nn.Parameter], bool
         "lora": lambda name, _: is_adapter(name),
         "all": lambda name, _: not is_adapter(name),
         "linear": lambda name, p: not is_adapter(name) and layer_index(name) is not None and p.ndim >= 2,
-        "ffn": lambda name, p: (
-            not is_adapter(name) and module_role(name) in ("ffn_in", "ffn_out") and p.ndim >= 2
-        ),
-        "ffn-in": lambda name, p: not is_adapter(name) and module_role(name) == "ffn_in" and p.ndim >= 2,
         "last-layer": lambda name, _: not is_adapter(name) and layer_index(name) == last,
     }
     if words == "lora" and not any(is_adapter(name) for name, _ in model.named_parameters()):
@@ -101,11 +99,14 @@ def _chooser(model: nn.Module, words: str) -> Callable[[str, nn.Parameter], bool
         )
     if words in by_word:
         return by_word[words]
+    if words in FFN_ROLES:
+        matrices = set(modules_with_role(model, FFN_ROLES[words]))
+        return lambda name, p: not is_adapter(name) and module_name(name) in matrices and p.ndim >= 2
     try:
         pattern = re.compile(words)
     except re.error as error:
         raise ConfigError(
             f"--parameters {words!r} is no known word and no regular expression ({error}). "
-            f"Words are: {', '.join(by_word)}."
+            f"Words are: {', '.join([*by_word, *FFN_ROLES])}."
         ) from error
     return lambda name, _: pattern.search(name) is not None
