@@ -23,8 +23,8 @@ from gradscore.gradients.lora import FusedLayer, fused, fused_layer
 from gradscore.gradients.parameters import CountedParameter
 from gradscore.gradients.reduction import Kept, Reduction
 from gradscore.gradients.rules import NEEDS_OUTPUT, Call, Rule, by_row, is_position_table, rule_for
+from gradscore.model.forward import PLAIN_HEADS, base_model, sample_losses
 from gradscore.model.forward import Reduction as LossReduction
-from gradscore.model.forward import base_model, sample_losses
 
 
 def unsupported_by_hooks(
@@ -32,13 +32,18 @@ def unsupported_by_hooks(
 ) -> list[str]:
     """Return the names of counted parameters that the hooks engine has no formula for; empty if it has all.
 
-    Also named are parameters shared by several modules whose exact norm cannot be had from its parts.
+    Also named are parameters shared by several modules whose exact norm cannot be had from its parts, and those of
+    an output head that `sample_losses` shows the targets of all rows in one sequence.
     """
+    causal = base_model(model)
+    mixes_rows = causal.config.model_type not in PLAIN_HEADS
+    head_modules = set(causal.get_output_embeddings().modules()) if mixes_rows else set()
     missing = []
     for parameter in parameters:
         rules = [rule_for(model, name) for name in parameter.module_names]
         is_split = len(rules) > 1 and not reduction.adds_up(model.get_parameter(parameter.name).shape)
-        if None in rules or is_split:
+        is_mixed = any(model.get_submodule(name) in head_modules for name in parameter.module_names)
+        if None in rules or is_split or is_mixed:
             missing.append(parameter.name)
     return missing
 
@@ -86,7 +91,8 @@ class HooksEngine(GradientEngine):
         with torch.enable_grad():
             with fused(layers, receivers), self._hooked(batch, received, layers):
                 losses = sample_losses(self.model, batch, self.loss, call_head=self.counts_head)
-            losses.sum().backward()
+            if losses.requires_grad:  # else no counted module was called, and `_complete` says so
+                losses.sum().backward()
         kept = [self._complete(parameter, received[parameter.name]) for parameter in self.parameters]
         return SampleGradients(
             losses=losses.detach(),
@@ -95,11 +101,15 @@ class HooksEngine(GradientEngine):
         )
 
     def _fused_layers(self) -> dict[str, FusedLayer]:
-        """Return the LoRA layers of which A and B are counted, and which are of the plain kind at this moment."""
+        """Return the LoRA layers of which A and B alone are counted, and which are of the plain kind at this moment.
+
+        Where the base weight is counted too, its module must be called for its hook to see anything.
+        """
         layers = {}
         for layer_name in {name.partition(".lora_A.")[0] for name in self.modules if ".lora_A." in name}:
             layer = fused_layer(self.model.get_submodule(layer_name))
-            if layer is not None and f"{layer_name}.lora_B.{layer.adapter}" in self.modules:
+            counts_b = layer is not None and f"{layer_name}.lora_B.{layer.adapter}" in self.modules
+            if layer is not None and counts_b and f"{layer_name}.base_layer" not in self.modules:
                 layers[layer_name] = layer
         return layers
 
