@@ -45,7 +45,7 @@ class LoopEngine(GradientEngine):
                 batch.input_ids, batch.attention_mask.bool(), batch.target_mask, strict=True
             ):
                 loss = self._row_loss(input_ids[attention], targets[attention])
-                gradients = torch.autograd.grad(loss, tensors, allow_unused=True, materialize_grads=True)
+                gradients = _gradients_or_zeros(loss, tensors)
                 losses.append(loss.detach())
                 kept.append(self._reduce(gradients))
         columns = list(zip(*kept, strict=True))
@@ -60,6 +60,13 @@ class LoopEngine(GradientEngine):
         predicted = wide(logits[targets[1:]])
         return functional.cross_entropy(predicted, input_ids[1:][targets[1:]], reduction=self.loss)
 
-    def _reduce(self, gradients: tuple[Tensor, ...]) -> list[Kept]:
+    def _reduce(self, gradients: Sequence[Tensor]) -> list[Kept]:
         pairs = zip(self.parameters, gradients, strict=True)
         return [self.reduction.formed(parameter.name, gradient[None]) for parameter, gradient in pairs]
+
+
+def _gradients_or_zeros(loss: Tensor, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return the gradient of `loss` for each tensor: zero where it does not depend on it, or on any of them."""
+    if not loss.requires_grad:
+        return [torch.zeros_like(tensor) for tensor in tensors]
+    return torch.autograd.grad(loss, tensors, allow_unused=True, materialize_grads=True)
