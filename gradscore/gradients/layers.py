@@ -4,6 +4,7 @@ For a linear map y = W x applied at t positions, sample n contributes G_n = sum_
 gradient of the loss with respect to y (Goodfellow 2015, arXiv:1510.01799). Norms need not form G:
 ||G_n||^2 = sum_{s,t} <x_s, x_t> <e_s, e_t>, the Gram product ("ghost norm", Li et al. 2022,
 arXiv:2110.05679, section 4). Projections need not either: P G Q^T = sum_t (P e_t)(Q x_t)^T.
+Where the terms of a Gram product cancel, rounding can leave a sum under zero; it is a square, so it is held at zero.
 """
 
 import torch
@@ -23,7 +24,7 @@ def linear_norm_squared(x: Float[Tensor, "n t d_in"], e: Float[Tensor, "n t d_ou
     """Return ||G_n||^2, by the Gram product or by forming one G_n at a time, whichever multiplies less."""
     t, d_in, d_out = x.shape[1], x.shape[2], e.shape[2]
     if t * (d_in + d_out) < d_in * d_out:
-        return ((x @ x.transpose(1, 2)) * (e @ e.transpose(1, 2))).sum((1, 2))
+        return ((x @ x.transpose(1, 2)) * (e @ e.transpose(1, 2))).sum((1, 2)).clamp(min=0.0)
     return torch.stack([(e_n.T @ x_n).square().sum() for x_n, e_n in zip(x, e, strict=True)])
 
 
@@ -37,7 +38,7 @@ def embedding_gradient(
 
 def embedding_norm_squared(ids: Int[Tensor, "n t"], e: Float[Tensor, "n t d"]) -> Float[Tensor, " n"]:
     """Return the squared norm of each sample's embedding gradient: sum of <e_s, e_t> where ids_s = ids_t."""
-    return ((ids[:, :, None] == ids[:, None, :]) * (e @ e.transpose(1, 2))).sum((1, 2))
+    return ((ids[:, :, None] == ids[:, None, :]) * (e @ e.transpose(1, 2))).sum((1, 2)).clamp(min=0.0)
 
 
 def magnitude_gradient(
