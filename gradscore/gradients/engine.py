@@ -49,13 +49,18 @@ class SampleGradients:
         return self.norms_squared.sum(1).sqrt()
 
     def clipped(self, max_norm: float) -> "SampleGradients":
-        """Return gradients scaled down to at most `max_norm`; shorter ones, and non-finite ones, are unchanged."""
+        """Return gradients scaled down to at most `max_norm`; shorter ones stay, and non-finite ones stay non-finite."""
         scale = (max_norm / self.norm()).clamp(max=1.0).nan_to_num(nan=1.0, posinf=1.0)
         return replace(
             self,
             norms_squared=self.norms_squared * scale[:, None] ** 2,
             vectors=tuple(vector * scale[:, None] for vector in self.vectors),
         )
+
+    def at(self, rows: Bool[Tensor, " n"]) -> "SampleGradients":
+        """Return the gradients of the rows where `rows` is true."""
+        vectors = tuple(vector[rows] for vector in self.vectors)
+        return SampleGradients(self.losses[rows], self.norms_squared[rows], vectors)
 
     def is_finite(self) -> Bool[Tensor, " n"]:
         """Return whether everything about a row is finite."""
