@@ -64,7 +64,7 @@ class Sweep:
             yield self._score_batch(batch)
 
     def gradients(self, rows: Sequence[EncodedRow]) -> Iterator[SampleGradients]:
-        """Yield the gradients of usable rows batch by batch, under every view in turn."""
+        """Yield the gradients of usable rows batch by batch, under every view in turn, before any clipping."""
         for batch in self.batches(rows):
             collated = collate(batch, self.pad_id, self._device())
             for view in self.views:
@@ -117,6 +117,8 @@ class Sweep:
         members = []
         for _, views in groupby(self.views, lambda view: view.member):
             gradients = [self._gradients(view, batch) for view in views]
+            if self.clip is not None:
+                gradients = [view.clipped(self.clip) for view in gradients]
             members.append(score_member(gradients, self._groups(), self.scores, names, self.sketch))
         return members
 
@@ -127,8 +129,7 @@ class Sweep:
                 stack.enter_context(torch.random.fork_rng(devices=self._cuda_devices()))
                 stack.enter_context(set_dropout(self.model, self.dropout))
                 torch.manual_seed(view_seed(view, batch.rows[0].row_key))
-            gradients = self.engine.gradients(batch)
-        return gradients if self.clip is None else gradients.clipped(self.clip)
+            return self.engine.gradients(batch)
 
     def _groups(self) -> Float[Tensor, "p g"]:
         labels = group_names(self.parameters)
