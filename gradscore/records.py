@@ -6,7 +6,7 @@ table. All are frozen; each stage makes the next record and changes none. Nothin
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,7 @@ class ScoredRow:
     sketch: tuple[float, ...] | None = None
 
 
+@runtime_checkable  # the tests check the types of arguments while they run
 class Reporter(Protocol):
     """What a stage tells while it works. The command line draws a progress bar; a library may stay silent."""
 
