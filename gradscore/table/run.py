@@ -26,6 +26,8 @@ from gradscore.table.aside import storage_error, written_aside
 MANIFEST = "_manifest.json"
 IDENTITY = "run.json"
 CONFIG = "config.yaml"
+UNFINISHED_SUFFIX = ".partial"
+"""Ends the name of a folder of views that is still being written."""
 _SAFE = "Nothing was scored by this command yet, and earlier results are untouched."
 
 
@@ -70,17 +72,17 @@ class RunFolder:
             resume: False drops the parts of an earlier run; views of the same identity stay.
 
         Raises:
-            TableError: a finished table or foreign files are in the way, or the folder belongs to a run
+            TableError: a finished table or foreign files are in the way, or the folder holds work of a run
                 with another identity; the message lists what differs.
             StorageError: the folder cannot be written.
         """
         output = Path(output).expanduser()
         path = run_folder_path(output)
         identity = json.loads(json.dumps(identity))  # compare what JSON keeps: tuples become lists
-        _refuse_occupied(output, overwrite)
+        require_free(output, overwrite)
         found = _read_identity(path)
         differences = [] if found is None else identity_differences(found, identity)
-        if differences and not overwrite:
+        if differences and not overwrite and _holds_work(path):
             raise TableError(_other_run_message(path, differences))
         try:
             if differences:
@@ -135,8 +137,13 @@ def identity_differences(
     return lines
 
 
-def _refuse_occupied(output: Path, overwrite: bool) -> None:
-    """Raise unless the output is free, an empty folder, or a table that may be replaced."""
+def require_free(output: str | Path, overwrite: bool) -> None:
+    """Do nothing where a table may be written: the output is free, an empty folder, or may be replaced.
+
+    Raises:
+        TableError: a finished table or foreign files are in the way.
+    """
+    output = Path(output).expanduser()
     if output.suffix != ".parquet" and output.is_file():
         raise TableError(
             f"{output} is a file, but an output without the ending .parquet is written as a folder of parts. "
@@ -188,6 +195,18 @@ def _read_identity(path: Path) -> dict[str, Any] | None:
             f"Delete the folder {path} to start anew, or give --output another name."
         )
     return identity
+
+
+def _holds_work(path: Path) -> bool:
+    """Return whether a run folder holds anything that took time: finished rows, or views saved as folders.
+
+    A run that ended in a mistake of its options holds neither, and must not be in the way of its correction.
+    """
+    views = path / "views"
+    has_views = views.is_dir() and any(
+        entry.is_dir() and entry.suffix != UNFINISHED_SUFFIX for entry in views.iterdir()
+    )
+    return has_views or any((path / "parts").glob("*.parquet"))
 
 
 def _other_run_message(path: Path, differences: list[str]) -> str:

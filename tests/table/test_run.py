@@ -48,7 +48,8 @@ def test_the_same_identity_continues_with_parts_and_views(tmp_path: Path) -> Non
 
 
 def test_another_identity_is_refused_with_every_difference(tmp_path: Path) -> None:
-    open_run(tmp_path / "s.parquet", {"model": {"name": "a", "rank": 8}, "seed": 1, "old": True})
+    run = open_run(tmp_path / "s.parquet", {"model": {"name": "a", "rank": 8}, "seed": 1, "old": True})
+    (run.parts / "part-000000.parquet").touch()
     with pytest.raises(TableError) as caught:
         open_run(tmp_path / "s.parquet", {"model": {"name": "b", "rank": 8}, "seed": 2, "new": None})
     message = str(caught.value)
@@ -59,6 +60,20 @@ def test_another_identity_is_refused_with_every_difference(tmp_path: Path) -> No
     assert "rank" not in message
     assert "--overwrite" in message
     assert "--output" in message
+
+
+@pytest.mark.parametrize(("folder", "is_work"), [("member-0", True), ("member-0.partial", False)])
+def test_a_run_without_rows_or_views_is_not_in_the_way(tmp_path: Path, folder: str, is_work: bool) -> None:
+    run = open_run(tmp_path / "s.parquet", IDENTITY)
+    (run.views / folder).mkdir()
+    (run.views / "views.json").touch()
+    if is_work:
+        with pytest.raises(TableError, match="holds a run with other settings"):
+            open_run(tmp_path / "s.parquet", OTHER)
+    else:
+        other = open_run(tmp_path / "s.parquet", OTHER)
+        assert not other.is_resumed
+        assert list(other.views.iterdir()) == []
 
 
 def test_overwrite_drops_parts_and_views_of_another_identity(tmp_path: Path) -> None:
