@@ -4,6 +4,7 @@ The only file that joins stages. Stages that need torch are imported inside the 
 filtering a finished table starts in under a second.
 """
 
+import hashlib
 import random
 import time
 from collections.abc import Iterator
@@ -71,14 +72,16 @@ def score_dataset(config: RunConfig, reporter: Reporter | None = None) -> ScoreO
         GradscoreError: one of its subclasses; see the stages.
     """
     from gradscore.table.parts import PartWriter
-    from gradscore.table.run import RunFolder
+    from gradscore.table.run import RunFolder, require_free
 
     reporter = reporter or SilentReporter()
     _require_options(config)
+    require_free(str(config.table.output), config.table.overwrite)
     started = time.monotonic()
-    # 1. Open the data and the model, and fix everything that was left to be chosen.
+    # 1. Open the data and the model, fix everything that was left to be chosen, and read all rows once.
     source, encoder, loaded = _open(config, reporter)
-    identity = _identity(config, source, loaded)
+    training_rows, data_fingerprint = _survey(config, source, encoder)
+    identity = _identity(config, source, loaded, data_fingerprint)
     run = RunFolder.open(
         str(config.table.output),
         identity,
@@ -87,8 +90,8 @@ def score_dataset(config: RunConfig, reporter: Reporter | None = None) -> ScoreO
         resume=config.table.resume,
     )
     parts = PartWriter(run, reporter, part_seconds=config.table.part_seconds)
-    # 2. Make the views, choose the engine, and hold it against plain autograd.
-    sweep, check = _prepare(config, source, encoder, loaded, run, reporter)
+    # 2. Choose the engine, make the views, and hold the engine against plain autograd.
+    sweep, check = _prepare(config, source, training_rows, loaded, run, reporter)
     # 3. Score every row that is not on disk yet.
     scoring_started = time.monotonic()
     expected, n_scored = _sweep_rows(config, source, encoder, sweep, parts, reporter)
@@ -216,7 +219,9 @@ def _open_text(config: RunConfig, reporter: Reporter) -> "tuple[RowSource, Encod
     return source, encoder
 
 
-def _identity(config: RunConfig, source: "RowSource", loaded: "LoadedModel") -> dict[str, Any]:
+def _identity(
+    config: RunConfig, source: "RowSource", loaded: "LoadedModel", data_fingerprint: str
+) -> dict[str, Any]:
     """Return everything that changes numbers; a run with an equal identity can be continued."""
     mapping = to_mapping(config)
     for section, name in (("model", "device"), ("gradients", "max_batch_tokens"), ("gradients", "check")):
@@ -227,6 +232,7 @@ def _identity(config: RunConfig, source: "RowSource", loaded: "LoadedModel") -> 
         "model_fingerprint": loaded.fingerprint,
         "adapter_fingerprints": _adapter_fingerprints(config.model),
         "dtype": str(loaded.dtype).removeprefix("torch."),
+        "data_fingerprint": data_fingerprint,
         "n_source_rows": source.record.n_rows,
         "version": __version__,
     }
@@ -245,12 +251,12 @@ def _adapter_fingerprints(config: ModelConfig) -> list[str]:
 def _prepare(
     config: RunConfig,
     source: "RowSource",
-    encoder: "Encoder",
+    training_rows: list[EncodedRow],
     loaded: "LoadedModel",
     run: "RunFolder",
     reporter: Reporter,
 ) -> "tuple[Sweep, CheckResult | None]":
-    """Make the views, choose counted parameters and engine, check the engine, calibrate the layers."""
+    """Choose counted parameters and engine, make the views, check the engine, calibrate the layers."""
     from gradscore.gradients.choose import choose_engine, choose_reduction
     from gradscore.gradients.parameters import counted_parameters
     from gradscore.gradients.sketch import CountSketch
@@ -264,14 +270,15 @@ def _prepare(
     max_tokens = config.gradients.max_batch_tokens or MAX_BATCH_TOKENS.get(
         loaded.device.type, MAX_BATCH_TOKENS["cpu"]
     )
-    training_rows = _training_rows(config, source, encoder)
-    views = _make_views(config, model, training_rows, run, loaded.pad_id, max_tokens, reporter)
-    model.requires_grad_(False)
+    # Parameters and engine come before the warm-up, so that a mistake in them does not cost its time.
     parameters = counted_parameters(model, config.gradients.parameters)
     reduction = choose_reduction(config.gradients, parameters, seed)
+    engine = choose_engine(model, parameters, config.gradients, reduction, reporter)
+    views = _make_views(config, model, training_rows, run, loaded.pad_id, max_tokens, reporter)
+    model.requires_grad_(False)
     sweep = Sweep(
         model=model,
-        engine=choose_engine(model, parameters, config.gradients, reduction, reporter),
+        engine=engine,
         switch=ViewSwitch(model, views),
         views=tuple(views),
         parameters=parameters,
@@ -306,10 +313,11 @@ def _needs_adapter(config: RunConfig) -> bool:
     )
 
 
-def _training_rows(config: RunConfig, source: "RowSource", encoder: "Encoder") -> list[EncodedRow]:
-    """Return the usable rows that warm-up, self-check and calibration draw from, the same for every shard.
+def _survey(config: RunConfig, source: "RowSource", encoder: "Encoder") -> tuple[list[EncodedRow], str]:
+    """Return the rows that warm-up, self-check and calibration draw from, and a hash of all chosen rows' content.
 
-    All rows of a small dataset; of a large one as many as the longest warm-up can visit, at random.
+    Both are the same for every shard. The former are all usable rows of a small dataset; of a large one as many
+    as the longest warm-up can visit, at random.
     """
     from gradscore.data.read import read_rows
     from gradscore.data.select import choose
@@ -322,20 +330,19 @@ def _training_rows(config: RunConfig, source: "RowSource", encoder: "Encoder") -
     wanted = max(longest.rows_trained, config.gradients.calibration_rows)
     if len(indices) > wanted:
         indices = random.Random(config.data.seed).sample(indices, wanted)
-    chosen = set(indices)
-    rows = [
-        encoded
-        for row in read_rows(source, data)
-        if row.row_index in chosen
-        for encoded in encoder.encode(row)
-        if encoded.status == OK and encoded.side != "rejected"
-    ]
+    trained = set(indices)
+    content = hashlib.blake2b(digest_size=16)
+    rows: list[EncodedRow] = []
+    for row in read_rows(source, data):
+        content.update(row.row_key.encode())
+        if row.row_index in trained:
+            rows += [e for e in encoder.encode(row) if e.status == OK and e.side != "rejected"]
     if not rows:
         raise DatasetError(
-            f"None of {len(chosen)} rows of {source.record.dataset} has a target token that can be scored. "
+            f"None of {len(trained)} rows of {source.record.dataset} has a target token that can be scored. "
             "Look at them with `gradscore preview`."
         )
-    return rows
+    return rows, f"blake2b:{content.hexdigest()}"
 
 
 def _make_views(
@@ -449,7 +456,6 @@ def _sweep_rows(
             for window in _windows(read_rows(source, config.data)):
                 rows = [encoded for row in window for encoded in encoder.encode(row)]
                 expected += [(row.row_index, row.side) for row in rows]
-                _require_unchanged(rows, done, source)
                 for scored in sweep.score([row for row in rows if (row.row_index, row.side) not in done]):
                     parts.add(scored)
                     n_scored += len(scored)
@@ -477,19 +483,6 @@ def _windows(rows: Iterator[Row]) -> Iterator[list[Row]]:
             window = []
     if window:
         yield window
-
-
-def _require_unchanged(
-    rows: list[EncodedRow], done: dict[tuple[int, str | None], str], source: "RowSource"
-) -> None:
-    changed = [
-        row.row_index for row in rows if done.get((row.row_index, row.side), row.row_key) != row.row_key
-    ]
-    if changed:
-        raise DatasetError(
-            f"{source.record.dataset} has changed since this run began: row {changed[0]} and {len(changed) - 1} others "
-            "have other content than the rows scored before. Pass --overwrite to start anew."
-        )
 
 
 def _metadata(

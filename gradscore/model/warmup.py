@@ -197,6 +197,8 @@ class _Trainer:
 
     def _train(self, member: int, aside: Path, reporter: Reporter) -> list[_Step]:
         parameters = list(lora_tensors(self.model).values())
+        for parameter in parameters:
+            parameter.requires_grad_(True)  # an engine that was made before the warm-up has frozen the model
         optimizer = torch.optim.AdamW(parameters, lr=self.learning_rate, weight_decay=0.0)
         rise = max(1, self.plan.warmup_steps // 10)
         order = _row_order(len(self.rows), self.seed, member)
