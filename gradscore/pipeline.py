@@ -85,7 +85,8 @@ def score_dataset(config: RunConfig, reporter: Reporter | None = None) -> ScoreO
     run = RunFolder.open(
         str(config.table.output),
         identity,
-        config_mapping=to_mapping(config),
+        # Replaying a saved configuration must not replace a finished table unasked.
+        config_mapping=to_mapping(replace(config, table=replace(config.table, overwrite=False))),
         overwrite=config.table.overwrite,
         resume=config.table.resume,
     )
@@ -198,7 +199,7 @@ def _open(config: RunConfig, reporter: Reporter) -> "tuple[RowSource, Encoder, L
         )
     encoder = Encoder(loaded.tokenizer, config.data, max_length, schema)
     reporter.message(f"Data: {source.record.dataset}, {source.record.n_rows} rows, schema {schema.name}")
-    reporter.message(f"Text: {encoder.renderer.description}, at most {max_length} tokens")
+    reporter.message(f"Text: {encoder.renderer.summary}, at most {max_length} tokens")
     reporter.message(f"Model: {loaded.description}")
     return source, encoder, loaded
 

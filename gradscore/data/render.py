@@ -51,6 +51,8 @@ class Renderer:
             ) from error
         self._needs_opening = source == ALPACA_PROMPT
         self._last_only = config.turns == "last"
+        self.summary = f"{name[0].upper()}{name[1:]}"
+        """Which template, in a few words."""
         self.description = _describe(name, self._template, self._abilities.folds())
 
     def render(self, conversation: Conversation) -> Rendered:
