@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from peft import LoraConfig, PeftModel
 
 from gradscore.model import forward
 from gradscore.model.forward import sample_losses
@@ -50,6 +51,17 @@ def test_chunked_head_has_the_gradient_of_plain_cross_entropy(
     (gradient,) = torch.autograd.grad((losses * upstream).sum(), hidden)
     (expected_gradient,) = torch.autograd.grad((expected * upstream).sum(), hidden)
     torch.testing.assert_close(gradient, expected_gradient)
+
+
+@pytest.mark.parametrize("padding_side", ["right", "left"])
+def test_an_adapter_on_the_head_enters_the_loss(padding_side: str) -> None:
+    model = PeftModel(cases.architecture("llama", "sdpa"), LoraConfig(target_modules=["lm_head"]))
+    for name, parameter in model.named_parameters():
+        if "lora_" in name:
+            parameter.data = torch.randn(parameter.shape, dtype=torch.float64)
+    batch = cases.batch(padding_side)
+    expected = torch.stack([row_loss(model, row) for row in batch.rows])
+    torch.testing.assert_close(sample_losses(model.eval(), batch), expected, rtol=1e-10, atol=0)
 
 
 def test_sum_is_mean_times_target_tokens() -> None:
