@@ -209,10 +209,11 @@ class _Trainer:
                 for group in optimizer.param_groups:
                     group["lr"] = rate
                 self.model.zero_grad()
-                loss = self._accumulate([self.rows[i] for i in islice(order, self.plan.batch_size)])
+                batch = [self.rows[i] for i in islice(order, self.plan.batch_size)]
+                loss = self._accumulate(batch)
                 norm = float(torch.nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM))
                 if not (math.isfinite(loss) and math.isfinite(norm)):
-                    raise _diverged(member, step, loss, norm, self.learning_rate)
+                    raise _diverged(member, _Step(step, loss, norm, self.learning_rate), batch)
                 optimizer.step()
                 history.append(_Step(step, loss, norm, rate))
                 log.write(json.dumps(history[-1]._asdict()) + "\n")
@@ -250,12 +251,24 @@ def _row_order(n_rows: int, seed: int, member: int) -> Iterator[int]:
         yield from torch.randperm(n_rows, generator=generator).tolist()
 
 
-def _diverged(member: int, step: int, loss: float, norm: float, rate: float) -> CheckFailedError:
-    what = f"loss {loss}" if not math.isfinite(loss) else f"gradient norm {norm}"
+def _diverged(member: int, at: _Step, rows: list[EncodedRow]) -> CheckFailedError:
+    what = f"loss {at.loss}" if not math.isfinite(at.loss) else f"gradient norm {at.gradient_norm}"
+    indices = sorted(row.row_index for row in rows)
+    if at.step == 1:
+        return CheckFailedError(
+            f"The model gives {what} on the first rows of the warm-up ({_shown(indices)}), before anything was learned. "
+            "Look for NaN in its weights, and try --dtype float32; --view-source single needs no warm-up and marks "
+            "such rows one by one."
+        )
     return CheckFailedError(
-        f"The warm-up diverged: {what} at step {step} of member {member}, at learning rate {rate:g}. "
-        f"Pass a lower one, such as --learning-rate {rate / 10:g}, or --dtype float32 or bfloat16 if it was float16."
+        f"The warm-up diverged: {what} at step {at.step} of member {member} ({_shown(indices)}), at learning rate "
+        f"{at.learning_rate:g}. Pass a lower one, such as --learning-rate {at.learning_rate / 10:g}, or --dtype float32 "
+        "or bfloat16 if it was float16; or leave these rows out if their text is strange."
     )
+
+
+def _shown(indices: list[int], limit: int = 8) -> str:
+    return "rows " + ", ".join(map(str, indices[:limit])) + (", ..." if len(indices) > limit else "")
 
 
 def _summary(history: list[_Step]) -> str:

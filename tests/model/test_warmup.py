@@ -274,10 +274,20 @@ def test_divergence_names_the_step_and_a_lower_rate(
         warmup, "sample_losses", lambda model, batch: sample_losses(model, batch) * factors[next(calls)]
     )
     with pytest.raises(
-        CheckFailedError, match=r"loss nan at step 3 of member 0, at learning rate 0\.01\. .*rate 0\.001"
+        CheckFailedError, match=r"step 3 of member 0 \(rows .*\), at learning rate 0\.01\. .*rate 0\.001"
     ):
         train(fresh(model_folder), tmp_path)
     assert not (tmp_path / "views" / "member-0").exists()
+
+
+def test_a_loss_that_is_nan_from_the_start_is_no_matter_of_the_rate(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        warmup, "sample_losses", lambda model, batch: sample_losses(model, batch) * float("nan")
+    )
+    with pytest.raises(CheckFailedError, match=r"loss nan on the first rows .*before anything was learned"):
+        train(fresh(model_folder), tmp_path)
 
 
 def test_full_disk_is_told(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
