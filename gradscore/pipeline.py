@@ -7,7 +7,7 @@ filtering a finished table starts in under a second.
 import hashlib
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -380,7 +380,16 @@ def _make_views(
     if config.model.include_base and config.model.view_source != "single":
         views = with_base(views)
     write_views(run.path, views)
+    if _views_per_member(views) < 2:
+        reporter.message(
+            "Warning: there is only one view, so gsnr will be empty; losses and norms are scored. "
+            "For gsnr take two views or more, such as --view-source warmup --views 4."
+        )
     return views
+
+
+def _views_per_member(views: "Sequence[View]") -> int:
+    return sum(view.member == views[0].member for view in views)
 
 
 def _check(config: RunConfig, sweep: "Sweep", rows: list[EncodedRow], reporter: Reporter) -> "CheckResult":
@@ -499,7 +508,6 @@ def _metadata(
     from gradscore.gradients.parameters import group_names
     from gradscore.scores.moments import gsnr_floor
 
-    per_member = max(sum(v.member == view.member for v in sweep.views) for view in sweep.views)
     return {
         "config": to_mapping(config),
         "identity": identity,
@@ -515,7 +523,7 @@ def _metadata(
             "projection": sweep.reduction.projections.side,
             "check": None if check is None else asdict(check),
         },
-        "noise_floor": gsnr_floor(per_member, config.scores.momentum),
+        "noise_floor": gsnr_floor(_views_per_member(sweep.views), config.scores.momentum),
         "layer_names": list(group_names(sweep.parameters)),
         "versions": _versions(),
     }
@@ -541,8 +549,9 @@ def _score_outcome(
     summary: dict[str, Any] = {
         "engine": finished.metadata["gradients"]["engine"],
         "views": len(finished.metadata["views"]),
-        "noise_floor_of_gsnr": finished.metadata["noise_floor"],
     }
+    if finished.metadata["noise_floor"] is not None:
+        summary["noise_floor_of_gsnr"] = finished.metadata["noise_floor"]
     for name in ("gsnr", "loss", "grad_norm"):
         values = finished.numbers(name)
         values = values[np.isfinite(values)]
