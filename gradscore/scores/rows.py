@@ -74,5 +74,6 @@ def _moment_columns(members: Sequence[Moments]) -> dict[str, Float[Array, " n"]]
     if errors:
         columns["gsnr_se"] = np.sqrt(np.square(errors).sum(0)) / len(members)
     if len(members) > 1:
-        columns["gsnr_spread"] = gsnr.std(0, ddof=1)
+        with np.errstate(invalid="ignore"):  # rows that are not finite are dropped by is_finite
+            columns["gsnr_spread"] = gsnr.std(0, ddof=1)
     return columns

@@ -105,7 +105,7 @@ class Sweep:
             if len(rows) == 1:
                 raise CheckFailedError(
                     f"Row {rows[0].row_index} alone ({rows[0].n_tokens} tokens) does not fit into the memory of "
-                    f"{self._device()}: {error}. Pass a smaller --max-length, or --parameters with fewer weights."
+                    f"{self._device()}: {str(error).rstrip('.')}. Pass a smaller --max-length, or --parameters with fewer weights."
                 ) from error
         torch.cuda.empty_cache()
         middle = len(rows) // 2
