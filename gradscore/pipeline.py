@@ -232,11 +232,18 @@ def _identity(
         **{section: mapping[section] for section in ("data", "model", "gradients", "scores")},
         "model_fingerprint": loaded.fingerprint,
         "adapter_fingerprints": _adapter_fingerprints(config.model),
+        "chat_template_fingerprint": _fingerprint_of_file(config.data.chat_template),
         "dtype": str(loaded.dtype).removeprefix("torch."),
         "data_fingerprint": data_fingerprint,
         "n_source_rows": source.record.n_rows,
         "version": __version__,
     }
+
+
+def _fingerprint_of_file(path: str | None) -> str | None:
+    from gradscore.model.fingerprint import fingerprint_files
+
+    return None if path is None else fingerprint_files([Path(path)])
 
 
 def _adapter_fingerprints(config: ModelConfig) -> list[str]:
@@ -464,8 +471,10 @@ def _sweep_rows(
     try:
         with sweep.switch:
             for window in _windows(read_rows(source, config.data)):
-                rows = [encoded for row in window for encoded in encoder.encode(row)]
-                expected += [(row.row_index, row.side) for row in rows]
+                ids = [(row.row_index, side) for row in window for side in encoder.sides]
+                expected += ids
+                missing = {row_index for row_index, side in ids if (row_index, side) not in done}
+                rows = [e for row in window if row.row_index in missing for e in encoder.encode(row)]
                 for scored in sweep.score([row for row in rows if (row.row_index, row.side) not in done]):
                     parts.add(scored)
                     n_scored += len(scored)
