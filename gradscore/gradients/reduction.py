@@ -31,7 +31,7 @@ class Reduction:
     projections: Projections = field(default_factory=lambda: Projections(side=0))
     stride: int = 1
     exact_norms: bool = True
-    """Whether norms are those of the full gradient rather than of the kept vector."""
+    """Whether norms beside a projection are those of the full gradient; with a stride they are the kept vector's."""
     scales: dict[str, float] = field(default_factory=dict)
     """Divisor of each parameter's gradient, by name; 1 where absent."""
 
