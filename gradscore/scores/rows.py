@@ -37,6 +37,7 @@ def with_scores(rows: Sequence[EncodedRow], members: Sequence[MemberScores], sou
     is_finite = np.all([member.is_finite for member in members], axis=0)
     columns = _moment_columns([member.moments for member in members if member.moments is not None])
     sketches = [member.sketch for member in members if member.sketch is not None]
+    sketch = np.mean(sketches, axis=0) if sketches else None
     scored = []
     for i, row in enumerate(rows):
         if not is_finite[i]:
@@ -54,7 +55,7 @@ def with_scores(rows: Sequence[EncodedRow], members: Sequence[MemberScores], sou
                 grad_norm_first=float(norms[i, 0]),
                 grad_norm_last=float(norms[i, -1]),
                 layer_norms=tuple(group_norms[i].tolist()),
-                sketch=tuple(np.mean(sketches, axis=0)[i].tolist()) if sketches else None,
+                sketch=None if sketch is None else tuple(sketch[i].tolist()),
                 **values,
             )
         )
