@@ -20,8 +20,10 @@ from gradscore.model.forward import Reduction as LossReduction
 from gradscore.records import EncodedRow
 
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
-"""Largest relative error of a row's gradient; half precision differs by this much between batch shapes alone."""
+"""Largest relative error of a row's gradient."""
+
 HALF_TOLERANCE = 0.1
+"""The same for half precision, which differs by this much between batch shapes alone."""
 
 N_ROWS = 4
 
