@@ -21,7 +21,7 @@ from peft.utils import load_peft_weights
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
-from gradscore.errors import ModelError
+from gradscore.errors import ModelError, StorageError
 from gradscore.model.roles import plain_parameter_name
 
 Kind = Literal["adapter", "checkpoint", "dropout", "base"]
@@ -71,16 +71,26 @@ def with_base(views: Sequence[View]) -> list[View]:
 
 
 def write_views(folder: Path, views: Sequence[View]) -> None:
-    """Write `views/views.json` in a run's folder; paths inside it are stored relative, so that it can be moved."""
+    """Write `views/views.json` in a run's folder; paths inside it are stored relative, so that it can be moved.
+
+    Raises:
+        StorageError: the list cannot be written.
+    """
     home = folder / FOLDER
-    home.mkdir(parents=True, exist_ok=True)
     entries = [asdict(view) for view in views]
     for entry in entries:
         if entry["path"] is not None and Path(entry["path"]).is_relative_to(home.absolute()):
             entry["path"] = str(Path(entry["path"]).relative_to(home.absolute()))
     aside = home / f"{LIST_NAME}.partial"
-    aside.write_text(json.dumps({"views": entries}, indent=1) + "\n", encoding="utf-8")
-    os.replace(aside, home / LIST_NAME)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        aside.write_text(json.dumps({"views": entries}, indent=1) + "\n", encoding="utf-8")
+        os.replace(aside, home / LIST_NAME)
+    except OSError as error:
+        raise StorageError(
+            f"The list of views {home / LIST_NAME} could not be written: {error}. Make room there, then start again; "
+            "views that are complete stay."
+        ) from error
 
 
 def list_views(folder: Path) -> list[View]:

@@ -15,6 +15,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -179,7 +180,8 @@ class _Trainer:
         """Train one member from the model's present state, which comes back at the end, and keep its snapshots."""
         aside = home / f"member-{member}.partial"
         shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
+        with _storage_errors(aside):
+            aside.mkdir(parents=True)
         identity = self.identity()
         start = {name: p.detach().clone() for name, p in lora_tensors(self.model).items()}
         reporter.start(f"warm-up {member + 1}/{self.plan.members}", self.plan.steps, "steps")
@@ -191,8 +193,11 @@ class _Trainer:
                 for name, parameter in lora_tensors(self.model).items():
                     parameter.copy_(start[name])
             self.model.zero_grad()
-        (aside / "warmup.json").write_text(json.dumps({"identity": identity}) + "\n", encoding="utf-8")
-        aside.rename(home / f"member-{member}")
+        log = "".join(json.dumps(step._asdict()) + "\n" for step in history)
+        with _storage_errors(aside):
+            (aside / "losses.jsonl").write_text(log, encoding="utf-8")
+            (aside / "warmup.json").write_text(json.dumps({"identity": identity}) + "\n", encoding="utf-8")
+            aside.rename(home / f"member-{member}")
         reporter.message(f"Warm-up of member {member}: {_summary(history)}")
 
     def _train(self, member: int, aside: Path, reporter: Reporter) -> list[_Step]:
@@ -203,33 +208,26 @@ class _Trainer:
         rise = max(1, self.plan.warmup_steps // 10)
         order = _row_order(len(self.rows), self.seed, member)
         history = []
-        with (aside / "losses.jsonl").open("w", encoding="utf-8") as log:
-            for step in range(1, self.plan.steps + 1):
-                rate = self.learning_rate * min(1.0, step / rise)
-                for group in optimizer.param_groups:
-                    group["lr"] = rate
-                self.model.zero_grad()
-                batch = [self.rows[i] for i in islice(order, self.plan.batch_size)]
-                loss = self._accumulate(batch)
-                norm = float(torch.nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM))
-                if not (math.isfinite(loss) and math.isfinite(norm)):
-                    raise _diverged(member, _Step(step, loss, norm, self.learning_rate), batch)
-                optimizer.step()
-                history.append(_Step(step, loss, norm, rate))
-                log.write(json.dumps(history[-1]._asdict()) + "\n")
-                if step in self.plan.snapshot_steps:
-                    self._save(aside / f"step-{step:06d}")
-                reporter.advance()
+        for step in range(1, self.plan.steps + 1):
+            rate = self.learning_rate * min(1.0, step / rise)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            self.model.zero_grad()
+            batch = [self.rows[i] for i in islice(order, self.plan.batch_size)]
+            loss = self._accumulate(batch)
+            norm = float(torch.nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM))
+            if not (math.isfinite(loss) and math.isfinite(norm)):
+                raise _diverged(member, _Step(step, loss, norm, self.learning_rate), batch)
+            optimizer.step()
+            history.append(_Step(step, loss, norm, rate))
+            if step in self.plan.snapshot_steps:
+                self._save(aside / f"step-{step:06d}")
+            reporter.advance()
         return history
 
     def _save(self, folder: Path) -> None:
-        try:
+        with _storage_errors(folder):
             self.model.save_pretrained(str(folder), save_embedding_layers=False)
-        except (OSError, SafetensorError) as error:
-            raise StorageError(
-                f"The snapshot {folder} could not be written: {error}. Make room there, then start again; "
-                "members that are complete stay."
-            ) from error
 
     def _accumulate(self, rows: list[EncodedRow]) -> float:
         """Add the gradient of the rows' mean loss to the parameters; return that loss."""
@@ -241,6 +239,18 @@ class _Trainer:
             loss.backward()
             total += float(loss.detach())
         return total
+
+
+@contextmanager
+def _storage_errors(folder: Path) -> Iterator[None]:
+    """Turn what is raised where a file cannot be written into a message for the user."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise StorageError(
+            f"The snapshots in {folder} could not be written: {error}. Make room there, then start again; "
+            "members that are complete stay."
+        ) from error
 
 
 def _row_order(n_rows: int, seed: int, member: int) -> Iterator[int]:

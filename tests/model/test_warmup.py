@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -288,6 +289,32 @@ def test_a_loss_that_is_nan_from_the_start_is_no_matter_of_the_rate(
     )
     with pytest.raises(CheckFailedError, match=r"loss nan on the first rows .*before anything was learned"):
         train(fresh(model_folder), tmp_path)
+
+
+@pytest.mark.parametrize("full", ["losses.jsonl", "warmup.json", "views.json.partial", "member-0.partial"])
+def test_full_disk_is_told_wherever_it_shows(
+    full: str, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_text, mkdir = Path.write_text, Path.mkdir
+
+    def checked(path: Path) -> None:
+        if path.name == full:
+            raise OSError(28, "No space left on device")
+
+    def write_or_fail(path: Path, *arguments: Any, **options: Any) -> int:
+        checked(path)
+        return write_text(path, *arguments, **options)
+
+    def mkdir_or_fail(path: Path, *arguments: Any, **options: Any) -> None:
+        checked(path)
+        mkdir(path, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", write_or_fail)
+        patch.setattr(Path, "mkdir", mkdir_or_fail)
+        with pytest.raises(StorageError, match=r"could not be written: .*No space left.* Make room"):
+            train(fresh(model_folder), tmp_path)
+    assert len(train(fresh(model_folder), tmp_path)) == 6
 
 
 def test_full_disk_is_told(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
