@@ -70,6 +70,12 @@ def test_a_batch_is_closed_only_when_the_next_row_does_not_fit(lengths: list[int
     assert all(lengths[batch[0]] * (len(batch) + 1) > max_tokens for batch in batches[:-1])
 
 
+def test_both_limits_can_be_reached() -> None:
+    assert plan_batches([5, 5, 5, 5], max_tokens=15) == [[0, 1, 2], [3]]
+    assert plan_batches([5, 5, 5, 5], max_tokens=15, max_rows=2) == [[0, 1], [2, 3]]
+    assert plan_batches([20, 5], max_tokens=15) == [[0], [1]]
+
+
 def test_no_rows_need_no_batches() -> None:
     assert plan_batches([], 10) == []
     assert padding_share([], []) == 0.0

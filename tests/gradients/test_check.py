@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from torch import nn
+from torch import Tensor, nn
 
 from gradscore.data.batch import Batch
 from gradscore.errors import CheckFailedError
@@ -151,6 +151,24 @@ def test_a_fresh_adapter_has_no_gradient_on_any_a() -> None:
     assert result.zero_parameters == tuple(p.name for p in every_a)
     n_a, n_b = (sum(p.numel for p in ps) for ps in (every_a, every_b))
     assert result.coverage == pytest.approx(n_b / (n_a + n_b))
+
+
+class Late(nn.Module):
+    """An FFN with a linear layer that only tokens from the eleventh on pass through."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner, self.late = inner, nn.Linear(16, 16, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(torch.cat([x[:, :10], self.late(x[:, 10:])], 1))
+
+
+def test_a_gradient_on_one_row_is_enough_to_be_covered() -> None:
+    model = cases.architecture("llama")
+    model.model.layers[0].mlp = Late(model.model.layers[0].mlp)
+    assert [row.n_tokens > 10 for row in cases.rows()].count(True) == 1
+    assert check(model, "late", engine=LoopEngine).coverage == 1.0
 
 
 def test_nothing_receives_a_gradient(model: nn.Module) -> None:
