@@ -1,11 +1,13 @@
 """A tiny model folder and a small dataset, made once, and the table of an undisturbed run over them."""
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from tests.model.folders import save_llama
+from tests.pipeline.counter import ROWS_PER_BATCH, Counter
 from tests.pipeline.runs import CONTEXT, alpaca_rows, read, score, write_jsonl
 
 
@@ -30,3 +32,26 @@ def finished(tmp_path_factory: pytest.TempPathFactory, model: Path, dataset: Pat
 @pytest.fixture(scope="session")
 def expected(finished: Path) -> pd.DataFrame:
     return read(finished)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(model: Path, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    output = tmp_path_factory.mktemp("undisturbed") / "s.parquet"
+    score(model=model, dataset=dataset, output=output, **ROWS_PER_BATCH)
+    return read(output)
+
+
+@pytest.fixture
+def counter(monkeypatch: pytest.MonkeyPatch) -> Counter:
+    return Counter(monkeypatch)
+
+
+@pytest.fixture
+def interrupted(counter: Counter, model: Path, dataset: Path, tmp_path: Path) -> dict[str, Any]:
+    """The options of a run that was interrupted after three batches; its views and those rows are on disk."""
+    options = {"model": model, "dataset": dataset, "output": tmp_path / "s.parquet", **ROWS_PER_BATCH}
+    counter.batches_left = 3
+    with pytest.raises(KeyboardInterrupt):
+        score(**options)
+    counter.batches_left = None
+    return options
