@@ -66,7 +66,7 @@ def test_layer_scales_are_stored_and_used_again(
     assert len(scales) == 28  # A and B of 14 linear layers
     assert min(scales.values()) > 0
     with monkeypatch.context() as patch:
-        patch.setattr("gradscore.gradients.calibrate.layer_scales", interrupt)
+        patch.setattr("gradscore.gradients.calibrate.layer_scales", forbid)
         score(**options, output=tmp_path / "s.parquet")
     assert json.loads(stored.read_text()) == scales
     table = read(tmp_path / "s.parquet")
@@ -79,8 +79,13 @@ def test_layer_scales_are_stored_and_used_again(
 
 
 def interrupt(*_: Any) -> None:
-    """Stand in for work that must not be done."""
+    """Stand in for the scoring of a batch during which the user loses patience."""
     raise KeyboardInterrupt
+
+
+def forbid(*_: Any) -> None:
+    """Stand in for work that must not be done again."""
+    raise AssertionError
 
 
 def test_clip_bounds_every_gradient(
