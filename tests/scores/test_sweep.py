@@ -412,6 +412,17 @@ def test_dropout_views_differ_from_each_other_and_with_the_seed(dropping: PeftMo
     assert other.gsnr != pytest.approx(first.gsnr, rel=1e-3)
 
 
+def test_dropout_draws_follow_the_row_key(dropping: PeftModel) -> None:
+    sweep = made(dropping, DROPOUT, dropout=0.3)
+    same, other = (
+        dataclasses.replace(ROWS[0], row_index=1),
+        dataclasses.replace(ROWS[0], row_index=2, row_key="f" * 32),
+    )
+    first, again, different = (row.grad_norm for row in score(sweep, [ROWS[0], same, other]))
+    assert again == first
+    assert different != pytest.approx(first, rel=1e-3)
+
+
 def test_dropout_draws_are_the_same_in_both_engines(dropping: PeftModel) -> None:
     hooks, loop = (
         score(made(dropping, DROPOUT, dropout=0.3, engine=engine)) for engine in (HooksEngine, LoopEngine)
