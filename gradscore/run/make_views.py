@@ -1,0 +1,71 @@
+"""The views that a run takes of every row, made or found as the configuration says."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradscore.config import RunConfig
+from gradscore.model.checkpoints import checkpoint_views
+from gradscore.model.dropout import dropout_views
+from gradscore.model.views import View, single_view, with_base, write_views
+from gradscore.model.warmup import train_views
+from gradscore.records import EncodedRow, Reporter
+from gradscore.table.run import RunFolder
+
+
+def make_views(
+    config: RunConfig,
+    model: Any,
+    rows: list[EncodedRow],
+    run: RunFolder,
+    pad_id: int,
+    max_tokens: int,
+    reporter: Reporter,
+) -> list[View]:
+    """Return the views, oldest first per member, after listing them in the run folder.
+
+    Raises:
+        GradscoreError: see `train_views` and `checkpoint_views`.
+    """
+
+    if config.model.view_source == "warmup":
+        views = train_views(
+            model,
+            rows,
+            config=config.model,
+            seed=config.data.seed,
+            folder=run.path,
+            pad_id=pad_id,
+            max_batch_tokens=max_tokens,
+            reporter=reporter,
+        )
+    elif config.model.checkpoints is not None:
+        views = checkpoint_views(config.model.checkpoints)
+    elif config.model.view_source == "dropout":
+        views = dropout_views(config.model.views, config.data.seed)
+    else:
+        views = [single_view()]
+    if config.model.include_base and config.model.view_source != "single":
+        views = with_base(views)
+    write_views(run.path, views)
+    if views_per_member(views) < 2:
+        reporter.message(
+            "Warning: there is only one view, so gsnr will be empty; losses and norms are scored. "
+            "For gsnr take two views or more, such as --view-source warmup --views 4."
+        )
+    return views
+
+
+def views_per_member(views: Sequence[View]) -> int:
+    """Return how many views a row is seen under by one member."""
+    return sum(view.member == views[0].member for view in views)
+
+
+def needs_adapter(config: RunConfig) -> bool:
+    """Return whether the model gets an adapter: to be trained, to be loaded, or to be counted."""
+    if config.model.checkpoints is not None:
+        return checkpoint_views(config.model.checkpoints)[0].kind == "adapter"
+    return (
+        config.model.view_source == "warmup"
+        or config.model.adapter is not None
+        or config.gradients.parameters == "lora"
+    )

@@ -1,0 +1,113 @@
+"""Everything that has to be in place before the first row is scored: parameters, engine, views, check, scales."""
+
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+from gradscore.config import RunConfig
+from gradscore.gradients.calibrate import layer_scales
+from gradscore.gradients.check import N_ROWS, CheckResult, self_check
+from gradscore.gradients.choose import choose_engine, choose_reduction
+from gradscore.gradients.parameters import counted_parameters
+from gradscore.gradients.sketch import CountSketch
+from gradscore.model.adapter import attach_adapter
+from gradscore.model.load import LoadedModel
+from gradscore.model.views import ViewSwitch
+from gradscore.records import EncodedRow, Reporter, SilentReporter
+from gradscore.run.make_views import make_views, needs_adapter
+from gradscore.scores.sweep import Sweep
+from gradscore.table.aside import written_aside
+from gradscore.table.run import RunFolder
+
+MAX_BATCH_TOKENS = {"cpu": 1024, "cuda": 16384}
+
+
+def prepare(
+    config: RunConfig,
+    source: str,
+    training_rows: list[EncodedRow],
+    loaded: LoadedModel,
+    run: RunFolder,
+    reporter: Reporter,
+) -> tuple[Sweep, CheckResult | None]:
+    """Choose counted parameters and engine, make the views, check the engine, calibrate the layers."""
+    seed = config.data.seed
+    adapted = needs_adapter(config)
+    model: Any = attach_adapter(loaded, config.model, seed, reporter) if adapted else loaded.model
+    max_tokens = config.gradients.max_batch_tokens or MAX_BATCH_TOKENS.get(
+        loaded.device.type, MAX_BATCH_TOKENS["cpu"]
+    )
+    # Parameters and engine come before the warm-up, so that a mistake in them does not cost its time.
+    parameters = counted_parameters(model, config.gradients.parameters)
+    reduction = choose_reduction(config.gradients, parameters, seed)
+    engine = choose_engine(model, parameters, config.gradients, reduction, reporter)
+    views = make_views(config, model, training_rows, run, loaded.pad_id, max_tokens, reporter)
+    model.requires_grad_(False)
+    sweep = Sweep(
+        model=model,
+        engine=engine,
+        switch=ViewSwitch(model, views),
+        views=tuple(views),
+        parameters=parameters,
+        reduction=reduction,
+        scores=config.scores,
+        source=source,
+        pad_id=loaded.pad_id,
+        max_batch_tokens=max_tokens,
+        clip=config.gradients.clip,
+        dropout=config.model.dropout,
+        sketch=CountSketch(config.scores.sketch, seed) if config.scores.sketch else None,
+    )
+    check = _check(config, sweep, training_rows, reporter) if config.gradients.check else None
+    if config.gradients.layer_normalise:
+        scales = _layer_scales(config, sweep, training_rows, run)
+        reduction = replace(reduction, scales=scales)
+        engine = choose_engine(model, parameters, config.gradients, reduction, SilentReporter())
+        sweep = replace(sweep, engine=engine, reduction=reduction)
+    return sweep, check
+
+
+def _check(config: RunConfig, sweep: Sweep, rows: list[EncodedRow], reporter: Reporter) -> CheckResult:
+    """Hold the engine against plain autograd under the newest view, on rows of every length."""
+    by_length = sorted(rows, key=lambda row: row.n_tokens)
+    # The longest rows are left out: a check must stay short, and the median row is as good a witness.
+    places = sorted({round(i * (len(rows) - 1) / 2 / max(1, N_ROWS - 1)) for i in range(N_ROWS)})
+    with sweep.switch:
+        sweep.switch.activate(sweep.views[-1])
+        check = self_check(
+            sweep.engine,
+            sweep.model,
+            sweep.parameters,
+            sweep.reduction,
+            config.gradients.reduction,
+            [by_length[place] for place in places],
+            sweep.pad_id,
+        )
+    counted = sum(parameter.numel for parameter in sweep.parameters)
+    reporter.message(
+        f"Engine {sweep.engine.name}: {counted:,} counted parameters, {check.coverage:.1%} of them receive a gradient; "
+        f"largest error against plain autograd on {check.n_rows} rows {check.max_relative_error:.0e}"
+    )
+    if check.zero_parameters:
+        reporter.message(
+            f"Warning: {len(check.zero_parameters)} counted parameters get a gradient of exactly zero, such as "
+            f"{check.zero_parameters[0]}. On an adapter without warm-up B is zero, and so is the gradient of every A."
+        )
+    return check
+
+
+def _layer_scales(
+    config: RunConfig, sweep: Sweep, rows: list[EncodedRow], run: RunFolder
+) -> dict[str, float]:
+    """Return the layer scales, from the run folder if they are there, else from calibration rows under all views."""
+    path = run.path / "layer_scales.json"
+    if path.exists():
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    n = min(config.gradients.calibration_rows, len(rows))
+    sample = random.Random(config.data.seed).sample(rows, n)
+    with sweep.switch:
+        scales = layer_scales(sweep.gradients(sample), sweep.parameters)
+    with written_aside(path, what="the layer scales", safe="Nothing was scored yet.") as aside:
+        aside.write_text(json.dumps(scales, indent=1) + "\n", encoding="utf-8")
+    return scales

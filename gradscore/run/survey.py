@@ -1,0 +1,41 @@
+"""One pass over all chosen rows before any work: what they are, and which of them the model is trained on."""
+
+import hashlib
+import random
+from dataclasses import replace
+
+from gradscore.config import RunConfig
+from gradscore.data.encode import Encoder
+from gradscore.data.read import RowSource, read_rows
+from gradscore.data.select import choose
+from gradscore.errors import DatasetError
+from gradscore.model.warmup import plan_warmup
+from gradscore.records import OK, EncodedRow
+
+
+def survey(config: RunConfig, source: RowSource, encoder: Encoder) -> tuple[list[EncodedRow], str]:
+    """Return the rows that warm-up, self-check and calibration draw from, and a hash of all chosen rows' content.
+
+    Both are the same for every shard. The former are all usable rows of a small dataset; of a large one as many
+    as the longest warm-up can visit, at random.
+    """
+    data = replace(config.data, shard=None)
+    choice = choose(source.record.n_rows, data)
+    indices = [i for i in range(choice.last + 1) if choice.has(i)]
+    longest = plan_warmup(len(indices), replace(config.model, members=1))
+    wanted = max(longest.rows_trained, config.gradients.calibration_rows)
+    if len(indices) > wanted:
+        indices = random.Random(config.data.seed).sample(indices, wanted)
+    trained = set(indices)
+    content = hashlib.blake2b(digest_size=16)
+    rows: list[EncodedRow] = []
+    for row in read_rows(source, data):
+        content.update(row.row_key.encode())
+        if row.row_index in trained:
+            rows += [e for e in encoder.encode(row) if e.status == OK and e.side != "rejected"]
+    if not rows:
+        raise DatasetError(
+            f"None of {len(trained)} rows of {source.record.dataset} has a target token that can be scored. "
+            "Look at them with `gradscore preview`."
+        )
+    return rows, f"blake2b:{content.hexdigest()}"
