@@ -135,10 +135,10 @@ def preview_dataset(config: RunConfig, n_rows: int, reporter: Reporter | None = 
     """Return the first rows as text with their target tokens, and counts over all chosen rows."""
     from gradscore.data.preview import preview
     from gradscore.data.read import read_rows
-    from gradscore.run.opening import open_data_and_model
+    from gradscore.run.opening import open_data_and_text
 
     _require_options(config, output=False)
-    source, encoder, _ = open_data_and_model(config, reporter or SilentReporter())
+    source, encoder = open_data_and_text(config, reporter or SilentReporter())
     return preview(read_rows(source, config.data), encoder, n_rows)
 
 
@@ -146,10 +146,10 @@ def preview_json(config: RunConfig, reporter: Reporter | None = None) -> Iterato
     """Yield each row's key, tokens and target mask, so that anyone can recompute its scores."""
     from gradscore.data.preview import to_json
     from gradscore.data.read import read_rows
-    from gradscore.run.opening import open_data_and_model
+    from gradscore.run.opening import open_data_and_text
 
     _require_options(config, output=False)
-    source, encoder, _ = open_data_and_model(config, reporter or SilentReporter())
+    source, encoder = open_data_and_text(config, reporter or SilentReporter())
     for row in read_rows(source, config.data):
         for encoded in encoder.encode(row):
             yield to_json(encoded)

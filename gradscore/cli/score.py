@@ -25,7 +25,8 @@ def run(
 
     with open_reporter(quiet=quiet) as reporter:
         outcome = pipeline.score_dataset(config, reporter)
-        reporter.message(f"Next: gradscore filter {outcome.table} --top-k 0.3 --output kept.jsonl")
+        by = "" if "gsnr_quartiles" in outcome.summary else "--by loss --ascending "  # one view gives no gsnr
+        reporter.message(f"Next: gradscore filter {outcome.table} {by}--top-k 0.3 --output kept.jsonl")
     print(
         f"{outcome.table}: {outcome.n_rows} rows in {outcome.seconds:.0f} s, {outcome.rows_per_second:.2f} rows/s"
     )

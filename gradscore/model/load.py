@@ -63,6 +63,51 @@ class LoadedModel:
         return next((i for i in ids if i is not None and i < embeddings(self.model)), 0)
 
 
+@dataclass(frozen=True, eq=False)
+class LoadedText:
+    """What is known of a model without its weights: its configuration and tokenizer."""
+
+    tokenizer: PreTrainedTokenizerBase
+    config: PretrainedConfig
+    name: str
+    """Path or Hub name as the user gave it."""
+    source: str
+    """Where the weights are loaded from."""
+    options: dict[str, Any]
+    """Arguments that go with it."""
+    fingerprint: str
+
+
+def load_text(config: ModelConfig, reporter: Reporter | None = None) -> LoadedText:
+    """Return the configuration and tokenizer of the model that the configuration names; no weights are read.
+
+    Raises:
+        ModelError: there is no such model, it is no causal language model, or it has no fast tokenizer.
+        UnsupportedError: the model is quantised.
+    """
+    if not config.model:
+        raise ModelError(
+            "No model was named, and there is no default. Pass --model with a path or a Hub name."
+        )
+    name = str(config.model)
+    folder, fingerprint = locate_model(name, reporter or SilentReporter())
+    source = str(folder or name)
+    options: dict[str, Any] = {"trust_remote_code": config.trust_remote_code}
+    if folder is None:
+        options["revision"] = config.revision or "main"
+    with _quiet_progress_bars(), _translated(name, config):
+        model_config = AutoConfig.from_pretrained(source, **options)
+    _check_causal(name, model_config)
+    return LoadedText(
+        tokenizer=_load_tokenizer(name, source, options, config),
+        config=model_config,
+        name=name,
+        source=source,
+        options=options,
+        fingerprint=fingerprint or f"hub:{name}@{getattr(model_config, '_commit_hash', None)}",
+    )
+
+
 def load_model(
     config: ModelConfig, attention: str | None = None, reporter: Reporter | None = None
 ) -> LoadedModel:
@@ -75,15 +120,12 @@ def load_model(
         ModelError: there is no such model, it is no causal language model, or its files are incomplete.
         UnsupportedError: the model is quantised, or its attention has no derivative here.
     """
-    if not config.model:
-        raise ModelError(
-            "No model was named, and there is no default. Pass --model with a path or a Hub name."
-        )
     device, dtype = choose_device(config.device), config.dtype
     chosen = torch.bfloat16 if device.type == "cuda" else torch.float32
     chosen = chosen if dtype == "auto" else getattr(torch, dtype)
+    text = load_text(config, reporter)
     with _quiet_progress_bars():
-        return _load(config, attention, device, chosen, reporter or SilentReporter())
+        return _load_weights(text, config, attention, device, chosen, reporter or SilentReporter())
 
 
 def choose_device(name: str) -> torch.device:
@@ -107,46 +149,40 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def context_length(model: torch.nn.Module) -> int | None:
-    """Return the most tokens that the model was made for, or None where its configuration sets no limit."""
-    config: Any = model.config
+def context_length(config: PretrainedConfig) -> int | None:
+    """Return the most tokens that a model was made for, or None where its configuration sets no limit."""
     text = config.get_text_config()
     lengths = [getattr(text, name, None) for name in CONTEXT_NAMES]
     return next((int(n) for n in lengths if isinstance(n, int) and n > 0), None)
 
 
-def _load(
-    config: ModelConfig, attention: str | None, device: torch.device, dtype: torch.dtype, reporter: Reporter
+def _load_weights(
+    text: LoadedText,
+    config: ModelConfig,
+    attention: str | None,
+    device: torch.device,
+    dtype: torch.dtype,
+    reporter: Reporter,
 ) -> LoadedModel:
-    name = str(config.model)
-    folder, fingerprint = locate_model(name, reporter)
-    source = str(folder or name)
-    options: dict[str, Any] = {"trust_remote_code": config.trust_remote_code}
-    if folder is None:
-        options["revision"] = config.revision or "main"
-    with _translated(name, config):
-        model_config = AutoConfig.from_pretrained(source, **options)
-    _check_causal(name, model_config)
-    tokenizer = _load_tokenizer(name, source, options, config)
     wanted = config.attn if config.attn != "auto" else attention
-    with _translated(name, config):
+    with _translated(text.name, config):
         model, info = AutoModelForCausalLM.from_pretrained(
-            source,
-            config=model_config,
+            text.source,
+            config=text.config,
             dtype=dtype,
             attn_implementation=wanted,
             output_loading_info=True,
-            **options,
+            **text.options,
         )
-    _check_loaded(name, model, info, tokenizer, reporter)
+    _check_loaded(text.name, model, info, text.tokenizer, reporter)
     return LoadedModel(
         model=_freeze(model, device),
-        tokenizer=tokenizer,
+        tokenizer=text.tokenizer,
         device=device,
         dtype=dtype,
-        name=name,
+        name=text.name,
         attention=model.config._attn_implementation,
-        fingerprint=fingerprint or f"hub:{name}@{getattr(model_config, '_commit_hash', None)}",
+        fingerprint=text.fingerprint,
     )
 
 

@@ -73,13 +73,13 @@ def test_fingerprint_follows_the_weights_and_not_the_place(llama: Path, tmp_path
 
 @pytest.mark.parametrize(("name", "expected"), [("llama", 64), ("gpt2", 64)])
 def test_context_length_is_found(name: str, expected: int) -> None:
-    assert context_length(architecture(name)) == expected
+    assert context_length(architecture(name).config) == expected
 
 
 def test_context_length_is_none_without_a_limit() -> None:
     model = torch.nn.Module()
     model.config = BloomConfig()
-    assert context_length(model) is None
+    assert context_length(model.config) is None
 
 
 def test_no_model_named() -> None:
