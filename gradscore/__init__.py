@@ -10,7 +10,8 @@ The line, one folder per stage, each importing only from those before it:
     filter     which rows are kept, and the reason for each
     emit       the kept rows in the dataset's own format, with a manifest
 
-`pipeline` joins them, with the steps of a scoring run in `run`; `cli` is the command line. `records`, `errors` and `config` are shared by all.
+`pipeline` joins them, with the steps of a scoring run in `run`; `cli` is the command line and `demo` its sample.
+`records`, `errors` and `config` are shared by all.
 Importing this package loads nothing heavy.
 """
 

@@ -172,7 +172,7 @@ class GradientConfig:
 
     parameters: str = option(
         "lora",
-        "Counted parameters: lora, all, linear, ffn, ffn-in, last-layer, or a regular expression on names.",
+        "Counted parameters: lora, all, linear, attention, ffn, ffn-in, last-layer, or a regular expression on names.",
     )
     engine: Literal["auto", "hooks", "vmap", "loop"] = option(
         "auto", "hooks is fast, vmap exact on what functorch accepts, loop exact on everything; auto picks."
@@ -185,7 +185,10 @@ class GradientConfig:
         False, "Divide each parameter's gradient by its root-mean-square norm over calibration rows."
     )
     calibration_rows: int = option(64, "Rows that layer normalisation is calibrated on.")
-    stride: int = option(1, "Count every K-th coordinate only, scaled so that norms stay comparable.")
+    stride: int = option(
+        1,
+        "Count every K-th coordinate only (shifted by one from row to row of a matrix), scaled so that norms stay comparable.",
+    )
     projection: int | None = option(
         None,
         "Side of the random projection kept per weight matrix; 0 keeps exact gradients; by default 0 for LoRA and 16 for full weights.",

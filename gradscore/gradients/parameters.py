@@ -15,7 +15,11 @@ from gradscore.model.roles import Role, layer_index, module_name, module_role, m
 
 ADAPTER_PARTS = ("lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_magnitude_vector")
 
-FFN_ROLES: dict[str, tuple[Role, ...]] = {"ffn": ("ffn_in", "ffn_out"), "ffn-in": ("ffn_in",)}
+ROLE_WORDS: dict[str, tuple[Role, ...]] = {
+    "attention": ("attention",),
+    "ffn": ("ffn_in", "ffn_out"),
+    "ffn-in": ("ffn_in",),
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ def counted_parameters(model: nn.Module, words: str) -> tuple[CountedParameter, 
         names = [name for name, _ in model.named_parameters()]
         raise ConfigError(
             f"--parameters {words} matches no parameter of this model. It has, for example: "
-            f"{', '.join(names[:3] + names[-2:])}. Use lora, all, linear, ffn, ffn-in, last-layer, or a regular "
+            f"{', '.join(names[:3] + names[-2:])}. Use lora, all, linear, attention, ffn, ffn-in, last-layer, or a regular "
             "expression that matches such names."
         )
     return chosen
@@ -99,14 +103,14 @@ def _chooser(model: nn.Module, words: str) -> Callable[[str, nn.Parameter], bool
         )
     if words in by_word:
         return by_word[words]
-    if words in FFN_ROLES:
-        matrices = set(modules_with_role(model, FFN_ROLES[words]))
+    if words in ROLE_WORDS:
+        matrices = set(modules_with_role(model, ROLE_WORDS[words]))
         return lambda name, p: not is_adapter(name) and module_name(name) in matrices and p.ndim >= 2
     try:
         pattern = re.compile(words)
     except re.error as error:
         raise ConfigError(
             f"--parameters {words!r} is no known word and no regular expression ({error}). "
-            f"Words are: {', '.join([*by_word, *FFN_ROLES])}."
+            f"Words are: {', '.join([*by_word, *ROLE_WORDS])}."
         ) from error
     return lambda name, _: pattern.search(name) is not None

@@ -24,6 +24,16 @@ class Kept(NamedTuple):
     vector: Float[Tensor, "n _"]
 
 
+def every_kth(shape: torch.Size, k: int) -> Int[Tensor, " kept"]:
+    """Return the flat positions of every k-th coordinate along the last axis, shifted by one from row to row.
+
+    Without the shift a stride that divides the width would count the same few columns in every row: with stride 8
+    one rank of eight in every LoRA B.
+    """
+    rows, columns = torch.arange(shape[:-1].numel()), torch.arange(shape[-1])
+    return torch.nonzero(((rows[:, None] + columns) % k == 0).flatten()).flatten()
+
+
 @dataclass(frozen=True)
 class Reduction:
     """What is kept of every counted parameter's gradient; applied by all engines alike."""
@@ -43,7 +53,7 @@ class Reduction:
         return not (self.projections.applies_to(shape) and self.exact_norms)
 
     def n_kept(self, shape: torch.Size) -> int:
-        """Return how many numbers are kept of one row's gradient of a parameter of this shape."""
+        """Return about how many numbers are kept of one row's gradient of a parameter of this shape."""
         if self.projections.applies_to(shape):
             return self.projections.side**2
         return -(-shape.numel() // self.stride)
@@ -58,7 +68,8 @@ class Reduction:
             return self._kept(name, vector, gradient.flatten(1).square().sum(1) if self.exact_norms else None)
         vector = gradient.flatten(1)
         if self.stride > 1:
-            vector = vector[:, :: self.stride] * self.stride**0.5
+            kept = every_kth(gradient.shape[1:], self.stride).to(vector.device)
+            vector = vector[:, kept] * self.stride**0.5
         return self._kept(name, vector, None)
 
     def linear(

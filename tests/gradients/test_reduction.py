@@ -12,7 +12,7 @@ from gradscore.gradients.layers import embedding_gradient, linear_gradient
 from gradscore.gradients.loop import LoopEngine
 from gradscore.gradients.parameters import counted_parameters
 from gradscore.gradients.projection import Projections
-from gradscore.gradients.reduction import Kept, Reduction
+from gradscore.gradients.reduction import Kept, Reduction, every_kth
 from gradscore.gradients.vmap import VmapEngine
 from tests import cases
 from tests.reference import row_gradients
@@ -82,6 +82,18 @@ def test_a_stride_keeps_the_expected_norm(stride: int) -> None:
     assert abs(kept.norm_squared.mean() - 1000) < 4 * error
 
 
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 6))
+def test_a_stride_counts_every_column_and_row_alike(rows: int, columns: int, k: int) -> None:
+    kept = torch.zeros(rows * columns)
+    kept[every_kth(torch.Size((rows, columns)), k)] = 1
+    for counts, length in (
+        (kept.view(rows, columns).sum(0), rows),
+        (kept.view(rows, columns).sum(1), columns),
+    ):
+        assert counts.max() - counts.min() <= 1
+        assert length // k <= counts.min() <= counts.max() <= -(-length // k)
+
+
 @pytest.mark.parametrize("name", ["plain", "projection"])
 def test_scales_divide_vectors_and_norms(name: str) -> None:
     (gradient,) = normal(4, (2, 5, 4))
@@ -139,5 +151,6 @@ def test_stride_and_scales_hold_in_every_engine(engine: type[GradientEngine]) ->
     plain = engine(model, parameters, Reduction()).gradients(cases.batch())
     thinned = engine(model, parameters, Reduction(stride=5, scales=scales)).gradients(cases.batch())
     for i, (vector, whole) in enumerate(zip(thinned.vectors, plain.vectors, strict=True)):
-        torch.testing.assert_close(vector, whole[:, ::5] * 5**0.5 / (1.0 + i))
+        kept = every_kth(model.get_parameter(parameters[i].name).shape, 5)
+        torch.testing.assert_close(vector, whole[:, kept] * 5**0.5 / (1.0 + i))
         torch.testing.assert_close(thinned.norms_squared[:, i], vector.square().sum(1))
