@@ -67,8 +67,14 @@ def by_layer(parameters: tuple[CountedParameter, ...]) -> list[set[str]]:
     return found
 
 
+def attention(name: str) -> set[str]:
+    return {matrix for matrix in linear(name) if "attn" in matrix or "attention" in matrix}
+
+
 @pytest.mark.parametrize("adapted", [False, True])
-@pytest.mark.parametrize(("words", "expected"), [("ffn-in", ffn_in), ("ffn", ffn), ("linear", linear)])
+@pytest.mark.parametrize(
+    ("words", "expected"), [("attention", attention), ("ffn-in", ffn_in), ("ffn", ffn), ("linear", linear)]
+)
 @pytest.mark.parametrize("name", cases.ARCHITECTURES)
 def test_words_for_matrices(name: str, words: str, expected: object, adapted: bool) -> None:
     model = cases.with_lora(cases.architecture(name)) if adapted else cases.architecture(name)
@@ -156,7 +162,7 @@ def test_a_broken_expression() -> None:
     with pytest.raises(ConfigError) as error:
         counted_parameters(cases.architecture("llama"), "layers(")
     assert "'layers(' is no known word and no regular expression (missing )" in str(error.value)
-    assert str(error.value).endswith("Words are: lora, all, linear, last-layer, ffn, ffn-in.")
+    assert str(error.value).endswith("Words are: lora, all, linear, last-layer, attention, ffn, ffn-in.")
 
 
 @pytest.mark.parametrize("words", ["ffn", "ffn-in"])
