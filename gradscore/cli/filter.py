@@ -16,7 +16,7 @@ def run(
     config: RunConfig,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing on stderr but errors.")] = False,
 ) -> int:
-    """Write the part of the dataset that is worth training on, from a finished score table."""
+    """Write the rows that a finished score table ranks best, in the format of the dataset."""
     # Imported here since they load numpy and pandas, which --help must not wait for.
     from gradscore import pipeline
     from gradscore.cli.progress import open_reporter
