@@ -197,7 +197,7 @@ class GradientConfig:
         "exact", "Whether gradient norms are exact or read from the projection, which is cheaper."
     )
     max_batch_tokens: int | None = option(
-        None, "Tokens per batch, padding included; by default 1024 on a CPU and 16384 on a GPU."
+        None, "Tokens per batch, padding included; by default 1024 on a CPU and 8192 on a GPU."
     )
     check: bool = option(
         True, "Compare the engine with plain autograd on a few rows before the run, and stop if it disagrees."

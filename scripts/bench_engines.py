@@ -5,18 +5,18 @@
 
 For each batch every variant runs once, one after another, so that a change of the machine's speed hits all of
 them; the ratio to plain training is taken batch by batch and its median is printed. Plain training is the model's
-own forward with labels and a backward pass to the same parameters (LoRA, or all linear weights). Peak memory is that of
-a fresh process per variant.
+own forward with labels and a backward pass to the same parameters (LoRA, or all linear weights). Peak memory is what a
+fresh process needs above the loaded model for the two longest batches.
 """
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -139,7 +139,7 @@ def time_all(batches: list[Batch], repeats: int) -> dict[str, list[float]]:
 
 
 def peak_megabytes(name: str, arguments: argparse.Namespace) -> float:
-    """Return the peak resident memory of a fresh process that runs one variant, over one that only loads it."""
+    """Return the peak resident memory of a fresh process that runs one variant, above that of the loaded model."""
     command = [sys.executable, __file__, "--threads", str(arguments.threads), "--rows", str(arguments.rows)]
     command += ["--max-tokens", str(arguments.max_tokens), "--only", name]
     return float(
@@ -152,10 +152,16 @@ def peak_megabytes(name: str, arguments: argparse.Namespace) -> float:
 def run_only(name: str, batches: list[Batch]) -> None:
     """Run one variant over the two longest batches and print how far memory rose above the loaded model."""
     step = build(name)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_kibibytes()
     for batch in batches[:2]:
         step(batch)
-    print(json.dumps((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024))
+    print(json.dumps((peak_kibibytes() - before) / 1024))
+
+
+def peak_kibibytes() -> int:
+    """Return the peak resident memory of this process; Linux only, and not `ru_maxrss`, which a child inherits."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0])
 
 
 def main() -> None:

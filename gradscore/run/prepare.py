@@ -20,7 +20,7 @@ from gradscore.scores.sweep import Sweep
 from gradscore.table.aside import written_aside
 from gradscore.table.run import RunFolder
 
-MAX_BATCH_TOKENS = {"cpu": 1024, "cuda": 16384}
+MAX_BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
 
 
 def prepare(
