@@ -108,12 +108,13 @@ def rank_within(values: Numbers, categories: Labels) -> Numbers:
 
 
 def zscore_within(values: Numbers, categories: Labels) -> Numbers:
-    """Return (value − mean) / standard deviation within the category; 0 where all its values are equal."""
+    """Return (value − mean) / standard deviation within the category; 0 where its values do not differ."""
     groups = _groups(values, categories)
     mean = groups.transform("mean").to_numpy(dtype=np.float64)
     deviation = groups.transform("std", ddof=0).to_numpy(dtype=np.float64)
-    # Equal values can have a mean that is off by rounding, hence a tiny deviation; compare them instead.
-    is_flat = groups.transform("max").to_numpy() == groups.transform("min").to_numpy()
+    # Equal values can have a mean that is off by rounding, hence a tiny deviation; compare them instead. Values
+    # that differ by less than 1e-154 have squares that are 0.
+    is_flat = (groups.transform("max") == groups.transform("min")).to_numpy() | (deviation == 0.0)
     scaled = (values - mean) / np.where(is_flat, 1.0, deviation)
     return np.where(is_flat & ~np.isnan(values), 0.0, scaled)
 

@@ -17,6 +17,7 @@ SCORE = ["score", "--dataset", "d.jsonl", "--model", "m", "--output", "s.parquet
 # A process whose pipeline does what BODY says, for what cannot be tried inside the test process.
 PROGRAM = """
 import os, signal, sys, time, types
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
 import gradscore
 from gradscore.cli.main import main
 module = types.ModuleType("gradscore.pipeline")

@@ -20,6 +20,7 @@ from tests.pipeline.runs import WARMUP, Listener, read, score
 
 PROGRAM = """
 import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
 import gradscore.table.parts as parts
 from gradscore.cli.main import main
 from gradscore.scores.sweep import Sweep
