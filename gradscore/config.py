@@ -58,7 +58,7 @@ class DataConfig:
         0, "Seeds the row sample, the warm-up order, new adapters, dropout draws and projections."
     )
     side: Literal["chosen", "rejected", "both"] = option(
-        "chosen", "Which answer of a preference pair is scored."
+        "chosen", "Which answer of a preference pair is scored; filter ranks pairs by the chosen one."
     )
     turns: Literal["all", "last"] = option("all", "Which assistant turns are targets.")
     chat_template: str | None = option(

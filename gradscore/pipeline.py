@@ -18,6 +18,7 @@ from gradscore.emit.dataset import emit
 from gradscore.emit.outputs import plan_outputs
 from gradscore.emit.source import read_categories, reopen_source
 from gradscore.filter.decide import decide
+from gradscore.filter.noise import order_noise
 from gradscore.records import Reporter, SilentReporter
 from gradscore.table.parts import PartWriter
 from gradscore.table.read import read_table
@@ -37,10 +38,14 @@ class ScoreOutcome:
     status_counts: dict[str, int]
     seconds: float
     """Of this process, warm-up and checks included."""
+    n_scored: int
+    """Rows scored by this process; fewer than `n_rows` after an interruption."""
     rows_per_second: float
-    """Rows scored by this process over the seconds of its scoring pass."""
+    """Rows scored by this process over the seconds of its scoring pass alone."""
     summary: dict[str, Any]
-    """What a person should know before trusting the table: engine, coverage, noise floor, quartiles of gsnr."""
+    """What a person should know before trusting the table: engine, views, noise floor, quartiles of the scores."""
+    warning: str | None
+    """Why the order by gsnr should not be trusted, if that can be seen from the table."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,10 @@ def filter_dataset(config: RunConfig, reporter: Reporter | None = None) -> Filte
     field = config.filter.category_field
     categories = read_categories(source, table, field) if field else None
     decisions = decide(table, config.filter, categories)
-    summary = emit(table, decisions, source, outputs, config=to_mapping(config), reporter=reporter)
+    asked = to_mapping(config)
+    # What the rows were scored with is in the table; the other sections of this configuration are idle here.
+    described = {"filter": asked["filter"], "emit": asked["emit"], "scored_with": table.metadata["config"]}
+    summary = emit(table, decisions, source, outputs, config=described, reporter=reporter)
     return FilterOutcome(
         output=str(outputs.kept),
         manifest=str(outputs.manifest),
@@ -181,15 +189,18 @@ def _score_outcome(
         values = finished.numbers(name)
         values = values[np.isfinite(values)]
         if len(values):
-            summary[f"{name}_quartiles"] = ", ".join(
-                f"{q:.3g}" for q in np.quantile(values, [0.25, 0.5, 0.75])
-            )
+            summary[f"{name}_quartiles"] = tuple(np.quantile(values, [0.25, 0.5, 0.75]).tolist())
+    noise = order_noise(finished)
+    if noise is not None:
+        summary["gsnr_error_median"] = noise.error
     return ScoreOutcome(
         table=str(table),
         run_folder=str(run.path),
         n_rows=len(finished),
         status_counts=dict(Counter(finished.texts("status").tolist())),
         seconds=seconds,
+        n_scored=n_scored,
         rows_per_second=n_scored / scoring_seconds if scoring_seconds > 0 else 0.0,
         summary=summary,
+        warning=None if noise is None else noise.warning,
     )

@@ -81,6 +81,7 @@ def run(
     Console(highlight=False).print(_table(rows, dropped))
     for by, gone in dropped.items():
         print(_verdict(by, rows, gone))
+    print("What each score can and cannot tell: docs/concepts.md")
     print(_files(output_dir, scored.table, scored.run_folder))
     return DONE
 
@@ -167,8 +168,11 @@ def _table(rows: Sequence["DemoRow"], dropped: dict[str, list[int]]) -> "Table":
         share = "" if finding.share is None else f" ({finding.share:.0%})"
         return f"{finding.dropped}{share}"
 
-    table = Table(title="Rows dropped, by kind", title_justify="left")
-    for heading in ("kind", "rows", *(f"dropped by {by}" for by in dropped), "dropped at random"):
+    table = Table(
+        title="Which rows are among those dropped, by kind (more faults and fewer sound rows is better)",
+        title_justify="left",
+    )
+    for heading in ("kind", "rows", *(f"dropped by {by}" for by in dropped), "expected at random"):
         table.add_column(heading, justify="left" if heading == "kind" else "right")
     columns = [findings(rows, gone) for gone in dropped.values()]
     random_share = len(dropped["gsnr"]) / len(rows)
@@ -195,7 +199,7 @@ def _verdict(by: str, rows: Sequence["DemoRow"], dropped: list[int]) -> str:
     shown = "less than 0.1%" if as_many < 0.001 else f"{as_many:.1%}"
     return (
         f"By {by}: {faulty.dropped} of {faulty.planted} planted faults are among the {len(dropped)} rows dropped, "
-        f"{verdict} (as many or more in {shown} of random draws)."
+        f"{verdict} (a random draw does at least as well {shown} of the time)."
     )
 
 
@@ -204,7 +208,8 @@ def _files(folder: Path, table: str, run_folder: str) -> str:
         (
             f"  dataset     {folder / DATASET_FILE}",
             f"  scores      {table}",
-            f"  kept rows   {folder / 'kept-by-gsnr.jsonl'} (manifest and dropped rows beside it)",
+            f"  kept rows   {folder / 'kept-by-gsnr.jsonl'}, {folder / 'kept-by-loss.jsonl'}",
+            "              (manifest and dropped rows with their reasons beside each)",
             f"  run folder  {run_folder}",
         )
     )

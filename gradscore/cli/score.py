@@ -25,16 +25,29 @@ def run(
 
     with open_reporter(quiet=quiet) as reporter:
         outcome = pipeline.score_dataset(config, reporter)
-        by = "" if "gsnr_quartiles" in outcome.summary else "--by loss --ascending "  # one view gives no gsnr
+        if outcome.warning is not None:
+            reporter.message(outcome.warning)
+        is_ranked = "gsnr_quartiles" in outcome.summary and outcome.warning is None
+        by = "" if is_ranked else "--by loss --ascending "
         reporter.message(f"Next: gradscore filter {outcome.table} {by}--top-k 0.3 --output kept.jsonl")
+        if has_failed_rows(outcome.status_counts):
+            reporter.message(
+                f"Exit code {ROWS_FAILED}: some rows could not be scored; their status says why."
+            )
     print(
-        f"{outcome.table}: {outcome.n_rows} rows in {outcome.seconds:.0f} s, {outcome.rows_per_second:.2f} rows/s"
+        f"{outcome.table}: {outcome.n_rows} rows; {outcome.n_scored} of them scored now, in {outcome.seconds:.0f} s "
+        f"({outcome.rows_per_second:.2f} rows/s in the scoring pass)"
     )
     print("  status: " + ", ".join(f"{count} {status}" for status, count in outcome.status_counts.items()))
     for name, value in outcome.summary.items():
-        shown = f"{value:.4g}" if isinstance(value, float) else value
-        print(f"  {name.replace('_', ' ')}: {shown}")
+        print(f"  {name.replace('_', ' ')}: {_shown(value)}")
     return ROWS_FAILED if has_failed_rows(outcome.status_counts) else DONE
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(_shown(part) for part in value)
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def has_failed_rows(status_counts: dict[str, int]) -> bool:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gradscore.config import FilterConfig
 from gradscore.errors import ConfigError, TableError
+from gradscore.filter.noise import order_noise
 from gradscore.filter.reasons import Code, Decisions
 from gradscore.filter.rules import Labels, Numbers, order_best_first, parse_normalize, parse_top_k
 from gradscore.filter.thresholds import Threshold, thresholds_of
@@ -52,6 +53,7 @@ def decide(
     """
     thresholds = _checked(table, config)
     rows = _decided_rows(table)
+    n_rejected = len(rows) - int(rows.sum())
     arrow = table.arrow.filter(pa.array(rows))
     table = ScoreTable(table.path, arrow, table.schema, table.metadata)
     labels = table.texts("category")
@@ -61,6 +63,10 @@ def decide(
     values = table.numbers(config.by)
     draft = _Draft(np.zeros(n, np.int8), np.zeros(n, np.int64), np.full(n, np.nan), [], [])
 
+    if n_rejected:
+        draft.messages.append(
+            f"Preference pairs are ranked by their chosen answer; {n_rejected} rejected answers are left aside."
+        )
     has_value = _drop_unscored(table, config, values, draft)
     k = _how_many(config, int(has_value.sum()), bool(thresholds), draft)
     survives = has_value & (draft.codes == Code.UNDECIDED)
@@ -69,6 +75,11 @@ def decide(
     _rank(table, config, values, labels, survives, draft)
     _cut(table, config, k, survives, draft)
     draft.warnings.extend(_noise_warnings(table, config))
+    if k is not None and config.by in ("gsnr", "gsnr_unbiased"):
+        noise = order_noise(table)
+        draft.warnings.extend([noise.warning] if noise and noise.warning else [])
+    if n and not any(Code(code).is_kept for code in np.unique(draft.codes)):
+        draft.warnings.append("Warning: no row is kept. Look at the reasons, and use a weaker cut.")
     return Decisions(
         row_index=table.arrow["row_index"].to_numpy(),
         row_key=table.texts("row_key"),

@@ -285,4 +285,7 @@ def _summary(history: list[_Step]) -> str:
     tenth = max(1, len(history) // 10)
     first = sum(s.loss for s in history[:tenth]) / tenth
     last = sum(s.loss for s in history[-tenth:]) / tenth
-    return f"loss {first:.3f} at first, {last:.3f} at last (means over {tenth} of {len(history)} steps)."
+    return (
+        f"loss {first:.3f} over the first {tenth} steps, {last:.3f} over the last {tenth} of {len(history)}, "
+        "each on rows of its own."
+    )

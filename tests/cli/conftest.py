@@ -20,6 +20,7 @@ class FakePipeline:
     configs: list[RunConfig] = field(default_factory=list)
     status_counts: dict[str, int] = field(default_factory=lambda: {"ok": 8})
     error: BaseException | None = None
+    warning: str | None = None
     preview: Any = None
     records: list[dict[str, Any]] = field(default_factory=list)
     n_rows_asked: int | None = None
@@ -39,8 +40,10 @@ class FakePipeline:
             n_rows=8,
             status_counts=self.status_counts,
             seconds=4.0,
+            n_scored=8,
             rows_per_second=2.0,
-            summary={"gsnr_floor": 0.57735, "engine": "hooks"},
+            summary={"gsnr_floor": 0.57735, "engine": "hooks", "gsnr_quartiles": (1.0, 2.0, 3.0)},
+            warning=self.warning,
         )
 
     def filter_dataset(self, config: RunConfig, reporter: Reporter) -> SimpleNamespace:

@@ -14,12 +14,23 @@ def test_the_result_goes_to_stdout_and_the_next_step_to_stderr(
     assert main(SCORE) == 0
     captured = capsys.readouterr()
     assert captured.out.splitlines() == [
-        "s.parquet: 8 rows in 4 s, 2.00 rows/s",
+        "s.parquet: 8 rows; 8 of them scored now, in 4 s (2.00 rows/s in the scoring pass)",
         "  status: 8 ok",
-        "  gsnr floor: 0.5774",
+        "  gsnr floor: 0.577",
         "  engine: hooks",
+        "  gsnr quartiles: 1, 2, 3",
     ]
-    assert "Next: gradscore filter s.parquet" in captured.err
+    assert "Next: gradscore filter s.parquet --top-k 0.3" in captured.err
+
+
+def test_a_warning_about_the_order_changes_the_next_step(
+    pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline.warning = "Warning: mostly noise."
+    assert main(SCORE) == 0
+    errors = capsys.readouterr().err
+    assert "Warning: mostly noise." in errors
+    assert "Next: gradscore filter s.parquet --by loss --ascending --top-k 0.3" in errors
 
 
 def test_quiet_leaves_stderr_empty(pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]) -> None:

@@ -146,7 +146,8 @@ def test_training_lowers_the_loss_and_says_so(model_folder: Path, tmp_path: Path
     assert [e["learning_rate"] for e in entries[:4]] == pytest.approx([1e-2 / 3, 2e-2 / 3, 1e-2, 1e-2])
     means = [sum(e["loss"] for e in part) / 3 for part in (entries[:3], entries[-3:])]
     assert listener.messages == [
-        f"Warm-up of member 0: loss {means[0]:.3f} at first, {means[1]:.3f} at last (means over 3 of 30 steps)."
+        f"Warm-up of member 0: loss {means[0]:.3f} over the first 3 steps, {means[1]:.3f} over the last 3 of 30, "
+        "each on rows of its own."
     ]
 
 
