@@ -6,6 +6,7 @@ you"; what was chosen is stored with the run.
 """
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -22,6 +23,16 @@ def require(mistakes: list[str], condition: bool, message: str) -> None:
     """Append `message` to `mistakes` unless `condition` holds."""
     if not condition:
         mistakes.append(message)
+
+
+def require_finite(mistakes: list[str], section: Any) -> None:
+    """Append a mistake for every float field of a section that is NaN or infinite."""
+    for field_ in dataclasses.fields(section):
+        value = getattr(section, field_.name)
+        is_finite = not isinstance(value, float) or math.isfinite(value)
+        require(
+            mistakes, is_finite, f"--{field_.name.replace('_', '-')} must be a finite number, not {value}."
+        )
 
 
 def raise_if_any(mistakes: list[str]) -> None:
@@ -74,6 +85,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         mistakes: list[str] = []
+        require_finite(mistakes, self)
         for name in ("limit", "sample"):
             value = getattr(self, name)
             require(
@@ -85,6 +97,11 @@ class DataConfig:
             mistakes,
             self.max_length is None or self.max_length >= 2,
             f"--max-length must be at least 2 tokens, not {self.max_length}.",
+        )
+        require(
+            mistakes,
+            -(2**63) <= self.seed < 2**64,
+            f"--seed must fit into 64 bits, and {self.seed} does not.",
         )
         if self.shard is not None:
             parts = self.shard.split("/")
@@ -141,6 +158,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         mistakes: list[str] = []
+        require_finite(mistakes, self)
         for name in ("lora_rank", "views", "members", "warmup_batch_size"):
             require(
                 mistakes,
@@ -154,6 +172,7 @@ class ModelConfig:
                 value is None or value >= 1,
                 f"--{name.replace('_', '-')} must be at least 1, not {value}.",
             )
+        require(mistakes, self.lora_alpha != 0, "--lora-alpha must not be 0: the adapter would do nothing.")
         require(
             mistakes, self.learning_rate > 0, f"--learning-rate must be positive, not {self.learning_rate}."
         )
@@ -205,7 +224,12 @@ class GradientConfig:
 
     def __post_init__(self) -> None:
         mistakes: list[str] = []
-        require(mistakes, self.clip is None or self.clip > 0, f"--clip must be positive, not {self.clip}.")
+        require_finite(mistakes, self)
+        require(
+            mistakes,
+            self.clip is None or self.clip >= 1e-12,
+            f"--clip must be at least 1e-12, not {self.clip}.",
+        )
         require(mistakes, self.stride >= 1, f"--stride must be at least 1, not {self.stride}.")
         require(
             mistakes,
@@ -241,8 +265,11 @@ class ScoreConfig:
 
     def __post_init__(self) -> None:
         mistakes: list[str] = []
-        require(mistakes, 0 < self.momentum <= 1, f"--momentum must lie in (0, 1], not {self.momentum}.")
-        require(mistakes, self.epsilon > 0, f"--epsilon must be positive, not {self.epsilon}.")
+        require_finite(mistakes, self)
+        require(
+            mistakes, 1e-3 <= self.momentum <= 1, f"--momentum must lie in [0.001, 1], not {self.momentum}."
+        )
+        require(mistakes, 0 < self.epsilon <= 1, f"--epsilon must lie in (0, 1], not {self.epsilon}.")
         require(mistakes, self.sketch >= 0, f"--sketch must be 0 or more, not {self.sketch}.")
         raise_if_any(mistakes)
 

@@ -119,7 +119,7 @@ def filter_dataset(config: RunConfig, reporter: Reporter | None = None) -> Filte
     reporter = reporter or SilentReporter()
     raise_if_any([] if config.filter.table else ["No score table was given. Pass the path of one."])
     table = read_table(str(config.filter.table), lists=False)
-    outputs = plan_outputs(config.emit, table.source)
+    outputs = plan_outputs(config.emit, table.source, table.path)
     source = reopen_source(table, config.emit.dataset)
     field = config.filter.category_field
     categories = read_categories(source, table, field) if field else None

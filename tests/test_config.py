@@ -43,7 +43,12 @@ def test_all_mistakes_are_reported_together() -> None:
         ),
         ("model", {"learning_rate": 0.0}, "--learning-rate must be positive"),
         ("gradients", {"stride": 0}, "--stride must be at least 1"),
-        ("scores", {"momentum": 0.0}, "--momentum must lie in (0, 1]"),
+        ("scores", {"epsilon": float("nan")}, "--epsilon must be a finite number, not nan"),
+        ("model", {"learning_rate": float("inf")}, "--learning-rate must be a finite number, not inf"),
+        ("model", {"lora_alpha": 0.0}, "--lora-alpha must not be 0"),
+        ("data", {"seed": 2**70}, "--seed must fit into 64 bits"),
+        ("gradients", {"clip": 1e-30}, "--clip must be at least 1e-12"),
+        ("scores", {"momentum": 0.0}, "--momentum must lie in [0.001, 1]"),
     ],
 )
 def test_a_value_out_of_range_is_refused_by_name(section: str, values: dict[str, object], words: str) -> None:

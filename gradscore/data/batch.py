@@ -71,17 +71,22 @@ def collate(
     )
 
 
-def plan_batches(lengths: Sequence[int], max_tokens: int, max_rows: int | None = None) -> list[list[int]]:
+def plan_batches(
+    lengths: Sequence[int], max_tokens: int, max_rows: int | None = None, boundary: int | None = None
+) -> list[list[int]]:
     """Return groups of positions in `lengths`, longest rows first, each of at most `max_tokens` padded tokens.
 
     Longest first, so that a run which is going to be short of memory fails at once. A row longer than the
-    budget is a batch of its own. Ties keep the given order: the plan is deterministic.
+    budget is a batch of its own. Rows longer than `boundary` are never in a batch with others: some models change
+    their positions for the whole batch beyond it (`model.load.position_boundary`). Ties keep the given order: the plan is deterministic.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     batches: list[list[int]] = []
     for position in order:
+        longest = lengths[batches[-1][0]] if batches else 0
         size = len(batches[-1]) + 1 if batches else 0
-        if size and lengths[batches[-1][0]] * size <= max_tokens and (max_rows is None or size <= max_rows):
+        fits = size > 0 and longest * size <= max_tokens and (max_rows is None or size <= max_rows)
+        if fits and (boundary is None or longest <= boundary or lengths[position] > boundary):
             batches[-1].append(position)
         else:
             batches.append([position])

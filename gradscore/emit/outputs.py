@@ -34,11 +34,11 @@ class Outputs:
         return name.rpartition(".")[0]
 
 
-def plan_outputs(config: EmitConfig, source: SourceRecord) -> Outputs:
+def plan_outputs(config: EmitConfig, source: SourceRecord, table: Path) -> Outputs:
     """Return where the results go.
 
     Raises:
-        ConfigError: no output is given, its suffix names no format, or it is the source itself.
+        ConfigError: no output is given, its suffix names no format, or it is the source or the score table.
         StorageError: one of the files exists and may not be replaced, or their folder cannot be made.
     """
     known = ", ".join(f".{name}" for name in FORMATS)
@@ -57,6 +57,11 @@ def plan_outputs(config: EmitConfig, source: SourceRecord) -> Outputs:
             f"--output {config.output} is the dataset that is filtered, which is never replaced. Give another name."
         )
     outputs = Outputs(path, suffix, is_gzipped)
+    for file in (outputs.kept, outputs.dropped, outputs.manifest):
+        if table.resolve() in (file.resolve(), *file.resolve().parents):
+            raise ConfigError(
+                f"{file} would replace the score table {table}, or lie in its folder. Give --output another name."
+            )
     existing = [str(file) for file in (outputs.kept, outputs.dropped, outputs.manifest) if file.exists()]
     if existing and not config.overwrite:
         raise StorageError(

@@ -84,7 +84,8 @@ def self_check(
     if result.coverage == 0.0:
         raise CheckFailedError(
             f"None of the {len(parameters)} counted parameters received a gradient on {len(rows)} rows, among them "
-            f"{', '.join(p.name for p in parameters[:3])}. Choose other --parameters."
+            f"{', '.join(p.name for p in parameters[:3])}. Choose other --parameters; "
+            "after a warm-up, a lower --learning-rate may be what is missing."
         )
     if not result.max_relative_error <= result.tolerance:  # NaN must fail
         raise CheckFailedError(

@@ -60,6 +60,7 @@ def counted_parameters(model: nn.Module, words: str) -> tuple[CountedParameter, 
         )
         for name, parameter in model.named_parameters()
         if is_wanted(name, parameter)
+        and ".original_module." not in name  # PEFT's unused copy of a saved module
     )
     if not chosen:
         names = [name for name, _ in model.named_parameters()]

@@ -69,7 +69,7 @@ class Reduction:
         vector = gradient.flatten(1)
         if self.stride > 1:
             kept = every_kth(gradient.shape[1:], self.stride).to(vector.device)
-            vector = vector[:, kept] * self.stride**0.5
+            vector = vector[:, kept] * (vector.shape[1] / len(kept)) ** 0.5
         return self._kept(name, vector, None)
 
     def linear(

@@ -63,6 +63,21 @@ class LoadedModel:
         return next((i for i in ids if i is not None and i < embeddings(self.model)), 0)
 
 
+def position_boundary(config: PretrainedConfig) -> int | None:
+    """Return the length beyond which a model encodes positions another way for the whole batch, or None.
+
+    LongRoPE (arXiv:2402.13753) has one set of factors for sequences up to its original length and one for longer
+    ones; transformers chooses by the longest row of a batch.
+    """
+    text = config.get_text_config()
+    rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
+    if rope.get("rope_type", rope.get("type")) != "longrope":
+        return None
+    return rope.get("original_max_position_embeddings") or getattr(
+        text, "original_max_position_embeddings", None
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class LoadedText:
     """What is known of a model without its weights: its configuration and tokenizer."""
@@ -259,6 +274,14 @@ def _check_loaded(
             f"{name} holds weights that the model has no place for: {', '.join(unexpected[:3])}."
         )
     _check_vocabulary(name, embeddings(model), tokenizer, reporter)
+    if (model.config.model_type, model.config._attn_implementation) == (
+        "falcon",
+        "eager",
+    ) and model.config.alibi:
+        raise UnsupportedError(
+            f"{name} is a Falcon with alibi, to whose eager attention transformers adds alibi twice, so that its numbers "
+            "are those of another model. Pass --attn sdpa, and --engine hooks or loop."
+        )
     if model.config._attn_implementation not in ATTENTION:
         raise UnsupportedError(
             f"{name} asks for {model.config._attn_implementation} attention, whose second use per sample is not "

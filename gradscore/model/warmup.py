@@ -30,7 +30,8 @@ from gradscore.config import ModelConfig
 from gradscore.data.batch import collate, plan_batches
 from gradscore.errors import CheckFailedError, DatasetError, ModelError, StorageError
 from gradscore.model.adapter import lora_tensors
-from gradscore.model.forward import sample_losses
+from gradscore.model.forward import base_model, sample_losses
+from gradscore.model.load import position_boundary
 from gradscore.model.views import FOLDER, View, adapter_tensors, write_views
 from gradscore.records import OK, EncodedRow, Reporter, SilentReporter
 
@@ -233,7 +234,9 @@ class _Trainer:
         """Add the gradient of the rows' mean loss to the parameters; return that loss."""
         device = next(self.model.parameters()).device
         total = 0.0
-        for places in plan_batches([row.n_tokens for row in rows], self.max_batch_tokens):
+        boundary = position_boundary(base_model(self.model).config)
+        lengths = [row.n_tokens for row in rows]
+        for places in plan_batches(lengths, self.max_batch_tokens, boundary=boundary):
             batch = collate([rows[i] for i in places], self.pad_id, device)
             loss: Tensor = sample_losses(self.model, batch).sum() / len(rows)
             loss.backward()
@@ -268,7 +271,7 @@ def _diverged(member: int, at: _Step, rows: list[EncodedRow]) -> CheckFailedErro
         return CheckFailedError(
             f"The model gives {what} on the first rows of the warm-up ({_shown(indices)}), before anything was learned. "
             "Look for NaN in its weights, and try --dtype float32; --view-source single needs no warm-up and marks "
-            "such rows one by one."
+            "such rows one by one, with --no-check."
         )
     return CheckFailedError(
         f"The warm-up diverged: {what} at step {at.step} of member {member} ({_shown(indices)}), at learning rate "

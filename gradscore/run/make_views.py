@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradscore.config import RunConfig
+from gradscore.errors import ConfigError
 from gradscore.model.checkpoints import checkpoint_views
 from gradscore.model.dropout import dropout_views
 from gradscore.model.views import View, single_view, with_base, write_views
@@ -63,7 +64,12 @@ def views_per_member(views: Sequence[View]) -> int:
 def needs_adapter(config: RunConfig) -> bool:
     """Return whether the model gets an adapter: to be trained, to be loaded, or to be counted."""
     if config.model.checkpoints is not None:
-        return checkpoint_views(config.model.checkpoints)[0].kind == "adapter"
+        is_adapter = checkpoint_views(config.model.checkpoints)[0].kind == "adapter"
+        if config.model.adapter is not None and not is_adapter:
+            raise ConfigError(
+                f"--adapter {config.model.adapter} has no place on --checkpoints that are full models. Leave one of them out."
+            )
+        return is_adapter
     return (
         config.model.view_source == "warmup"
         or config.model.adapter is not None

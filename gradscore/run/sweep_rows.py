@@ -29,7 +29,10 @@ def sweep_rows(
     if done:
         reporter.message(f"Resuming: {len(done)} rows are on disk already")
     n_scored = 0
-    reporter.start("scoring", _n_chosen(source, config.data) * len(encoder.sides) - len(done))
+    n_chosen = _n_chosen(source, config.data)
+    if n_chosen == 0:
+        reporter.message(f"Warning: shard {config.data.shard} of {source.record.n_rows} rows holds none.")
+    reporter.start("scoring", n_chosen * len(encoder.sides) - len(done))
     try:
         with sweep.switch:
             for window in _windows(read_rows(source, config.data)):

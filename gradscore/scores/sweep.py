@@ -23,6 +23,8 @@ from gradscore.gradients.parameters import CountedParameter, group_names
 from gradscore.gradients.reduction import Reduction
 from gradscore.gradients.sketch import CountSketch
 from gradscore.model.dropout import set_dropout
+from gradscore.model.forward import base_model
+from gradscore.model.load import position_boundary
 from gradscore.model.views import View, ViewSwitch, view_seed
 from gradscore.records import OK, EncodedRow, ScoredRow
 from gradscore.scores.member import MemberScores, score_member
@@ -75,7 +77,12 @@ class Sweep:
 
         The others come in a fixed random order, so that the time left can be told from the rows done.
         """
-        plan = plan_batches([row.n_tokens for row in rows], self.max_batch_tokens, self.max_rows())
+        plan = plan_batches(
+            [row.n_tokens for row in rows],
+            self.max_batch_tokens,
+            self.max_rows(),
+            position_boundary(base_model(self.model).config),
+        )
         later = plan[1:]
         random.Random(0).shuffle(later)
         for places in plan[:1] + later:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from gradscore.errors import TableError
 from gradscore.table.aside import flush_to_disk, storage_error, written_aside
 from gradscore.table.run import MANIFEST
 from gradscore.table.schema import FORMAT_VERSION, METADATA_KEY, SCHEMA, column_dictionary
@@ -79,6 +80,7 @@ def _deal(parts: Sequence[Path], folder: Path, wanted: AbstractSet[RowId]) -> li
     starts = np.unique(codes[::ROWS_PER_BUCKET] // 3) * 3  # both sides of a pair share a bucket
     paths = [folder / f"bucket-{number:05d}.arrow" for number in range(len(starts))]
     writers = [pa.ipc.new_file(path, SCHEMA) for path in paths]
+    seen: list[NDArray[np.int64]] = []
     try:
         collected: list[pa.Table] = []
         for position, part in enumerate(parts):
@@ -88,6 +90,7 @@ def _deal(parts: Sequence[Path], folder: Path, wanted: AbstractSet[RowId]) -> li
             if is_last or sum(table.num_rows for table in collected) >= ROWS_PER_BUCKET:
                 table = pa.concat_tables(collected)
                 found = _row_codes(table)
+                seen.append(found)
                 bucket = np.where(np.isin(found, codes), np.searchsorted(starts, found, side="right") - 1, -1)
                 for number in np.unique(bucket[bucket >= 0]):
                     writers[number].write_table(table.filter(pa.array(bucket == number)))
@@ -95,6 +98,12 @@ def _deal(parts: Sequence[Path], folder: Path, wanted: AbstractSet[RowId]) -> li
     finally:
         for writer in writers:
             writer.close()
+    n_missing = len(codes) - int(np.isin(codes, np.concatenate(seen) if seen else codes[:0]).sum())
+    if n_missing:
+        raise TableError(
+            f"{n_missing} of {len(codes)} rows are no longer among the parts on disk; was another process working on "
+            "this run? Give the same command again, alone: the missing rows are scored then."
+        )
     return paths
 
 

@@ -4,6 +4,7 @@ Rows are collected for `part_seconds` and then written as one part, so a killed 
 work. 10,000 collected rows make a part at once, which bounds the memory of fast runs.
 """
 
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ class PartWriter:
         self._reporter = reporter
         self._part_seconds = part_seconds
         self._clock = clock
+        self._token = secrets.token_hex(4)
         self._pending: dict[RowId, ScoredRow] = {}
         self._last_flush = clock()
         self._done = self._recover()
@@ -112,8 +114,9 @@ class PartWriter:
 
     def _next_path(self) -> Path:
         paths = self._paths()
-        number = int(paths[-1].stem.removeprefix("part-")) + 1 if paths else 0
-        return self._run.parts / f"part-{number:06d}.parquet"
+        number = int(paths[-1].stem.split("-")[1]) + 1 if paths else 0
+        # The token keeps two processes that were started on one run by mistake from replacing each other's parts.
+        return self._run.parts / f"part-{number:06d}-{self._token}.parquet"
 
     def _recover(self) -> dict[RowId, str]:
         """Return what is on disk after removing unfinished files and parts that cannot be read."""

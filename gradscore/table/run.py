@@ -18,14 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 
 from gradscore.errors import TableError
 from gradscore.table.aside import storage_error, written_aside
+from gradscore.table.schema import METADATA_KEY
 
 MANIFEST = "_manifest.json"
 IDENTITY = "run.json"
 CONFIG = "config.yaml"
+NOT_A_TABLE = (".csv", ".tsv", ".json", ".jsonl", ".gz", ".run", ".pq", ".arrow")
+"""Endings of other kinds of file, which would otherwise become the name of a folder."""
 UNFINISHED_SUFFIX = ".partial"
 """Ends the name of a folder of views that is still being written."""
 _SAFE = "Nothing was scored by this command yet, and earlier results are untouched."
@@ -105,6 +110,13 @@ def run_folder_path(output: Path) -> Path:
     return output.with_name(stem + ".run")
 
 
+def _is_score_table(path: Path) -> bool:
+    try:
+        return METADATA_KEY in (pq.read_schema(path).metadata or {})
+    except (pa.ArrowInvalid, OSError):
+        return False
+
+
 def is_finished(output: Path) -> bool:
     """Return whether a complete table is at `output`: a file, or a folder with its manifest."""
     return output.is_file() or (output / MANIFEST).is_file()
@@ -157,6 +169,15 @@ def require_free(output: str | Path, overwrite: bool) -> None:
                 f"The folder {output} exists and is not a finished score table, so it is never replaced. "
                 "Give --output another name."
             )
+    if output.suffix in NOT_A_TABLE:
+        raise TableError(
+            f"--output {output} ends in {output.suffix}, and a score table is Parquet. "
+            "Give a name that ends in .parquet, or one without an ending for a folder of parts."
+        )
+    if output.is_file() and not _is_score_table(output):
+        raise TableError(
+            f"{output} exists and is not a score table, so it is never replaced. Give --output another name."
+        )
     if is_finished(output) and not overwrite:
         raise TableError(
             f"A finished score table is already at {output}. "

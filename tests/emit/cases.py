@@ -36,6 +36,8 @@ def filter_to(
     """Filter the table with --min-gsnr 0.5 into `output`, as the pipeline does."""
     decisions = decide(table, FilterConfig(**{"min_gsnr": 0.5, **options}))
     source = reopen_source(table, str(dataset) if dataset else None)
-    outputs = plan_outputs(EmitConfig(output=str(output), overwrite=overwrite), source.record)
+    outputs = plan_outputs(
+        EmitConfig(output=str(output), overwrite=overwrite), source.record, Path("scores.parquet")
+    )
     config: Mapping[str, Any] = {"filter": {"min_gsnr": 0.5}}
     return emit(table, decisions, source, outputs, config=config, reporter=SilentReporter())

@@ -24,7 +24,7 @@ SOURCE = SourceRecord("rows.jsonl", "jsonl", ("text",), 3)
 def test_the_suffix_gives_the_format_and_the_stem_the_other_names(
     tmp_path: Path, name: str, format: str, dropped: str, manifest: str
 ) -> None:
-    outputs = plan_outputs(EmitConfig(output=str(tmp_path / "new" / name)), SOURCE)
+    outputs = plan_outputs(EmitConfig(output=str(tmp_path / "new" / name)), SOURCE, Path("scores.parquet"))
     assert (outputs.format, outputs.is_gzipped) == (format, name.endswith(".gz"))
     assert (outputs.dropped.name, outputs.manifest.name) == (dropped, manifest)
     assert outputs.kept.parent.is_dir()
@@ -33,20 +33,22 @@ def test_the_suffix_gives_the_format_and_the_stem_the_other_names(
 @pytest.mark.parametrize("name", ["kept", "kept.txt", "kept.gz", "kept.parquet.gz", "kept.jsonl.zip"])
 def test_an_unknown_suffix_lists_the_known_ones(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=r"names no format .*\.jsonl, \.json, \.parquet, \.csv, \.tsv"):
-        plan_outputs(EmitConfig(output=str(tmp_path / name)), SOURCE)
+        plan_outputs(EmitConfig(output=str(tmp_path / name)), SOURCE, Path("scores.parquet"))
 
 
 def test_no_output_is_refused() -> None:
     with pytest.raises(ConfigError, match="No output was given"):
-        plan_outputs(EmitConfig(), SOURCE)
+        plan_outputs(EmitConfig(), SOURCE, Path("scores.parquet"))
 
 
 @pytest.mark.parametrize("name", ["kept.jsonl", "kept.dropped.parquet", "kept.manifest.json"])
 def test_existing_results_need_overwrite(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     with pytest.raises(StorageError, match=rf"already there: .*{name}\. Pass --overwrite"):
-        plan_outputs(EmitConfig(output=str(tmp_path / "kept.jsonl")), SOURCE)
-    plan_outputs(EmitConfig(output=str(tmp_path / "kept.jsonl"), overwrite=True), SOURCE)
+        plan_outputs(EmitConfig(output=str(tmp_path / "kept.jsonl")), SOURCE, Path("scores.parquet"))
+    plan_outputs(
+        EmitConfig(output=str(tmp_path / "kept.jsonl"), overwrite=True), SOURCE, Path("scores.parquet")
+    )
 
 
 def test_the_source_itself_is_never_replaced(tmp_path: Path) -> None:
@@ -54,10 +56,14 @@ def test_the_source_itself_is_never_replaced(tmp_path: Path) -> None:
     path.touch()
     source = SourceRecord(str(path), "jsonl", (), 0)
     with pytest.raises(ConfigError, match="is the dataset that is filtered, which is never replaced"):
-        plan_outputs(EmitConfig(output=str(tmp_path / "." / "rows.jsonl"), overwrite=True), source)
+        plan_outputs(
+            EmitConfig(output=str(tmp_path / "." / "rows.jsonl"), overwrite=True),
+            source,
+            Path("scores.parquet"),
+        )
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match=r"cannot be made: .* Give --output another place"):
-        plan_outputs(EmitConfig(output=str(tmp_path / "file" / "kept.jsonl")), SOURCE)
+        plan_outputs(EmitConfig(output=str(tmp_path / "file" / "kept.jsonl")), SOURCE, Path("scores.parquet"))

@@ -18,6 +18,11 @@ from gradscore.table.run import RunFolder
 from tests.table.rows import IDENTITY, metadata, scored, write_table
 
 
+@pytest.fixture(autouse=True)
+def known_part_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradscore.table.parts.secrets.token_hex", lambda n: "0000")
+
+
 class Listener(SilentReporter):
     """Keeps what was said."""
 
@@ -56,12 +61,12 @@ def test_a_part_is_written_when_its_time_has_come(tmp_path: Path) -> None:
     assert writer.done() == {}
     clock.seconds = 30
     writer.add([scored(2)])
-    assert part_names(tmp_path) == ["part-000000.parquet"]
+    assert part_names(tmp_path) == ["part-000000-0000.parquet"]
     assert set(writer.done()) == {(0, None), (1, None), (2, None)}
     writer.add([scored(3)])
     writer.flush()
     writer.flush()
-    assert part_names(tmp_path) == ["part-000000.parquet", "part-000001.parquet"]
+    assert part_names(tmp_path) == ["part-000000-0000.parquet", "part-000001-0000.parquet"]
 
 
 def test_many_rows_make_a_part_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +88,7 @@ def test_a_resumed_run_knows_what_is_done(tmp_path: Path) -> None:
     }
     second.add([scored(0)])
     second.flush()
-    assert part_names(tmp_path) == ["part-000000.parquet", "part-000001.parquet"]
+    assert part_names(tmp_path) == ["part-000000-0000.parquet", "part-000001-0000.parquet"]
 
 
 def test_unfinished_files_go_and_a_torn_part_is_scored_again(tmp_path: Path) -> None:
@@ -92,17 +97,17 @@ def test_unfinished_files_go_and_a_torn_part_is_scored_again(tmp_path: Path) -> 
         first.add([scored(index)])
         first.flush()
     folder = tmp_path / "scores.run" / "parts"
-    torn = folder / "part-000001.parquet"
+    torn = folder / "part-000001-0000.parquet"
     torn.write_bytes(torn.read_bytes()[:-20])
-    (folder / "part-000002.parquet").write_bytes(b"")
-    (folder / "part-000003.parquet.tmp").write_bytes(b"PAR1")
+    (folder / "part-000002-0000.parquet").write_bytes(b"")
+    (folder / "part-000003-0000.parquet.tmp").write_bytes(b"PAR1")
     listener = Listener()
     assert set(open_writer(tmp_path, reporter=listener).done()) == {(0, None)}
     assert listener.said == [
-        "part-000001.parquet was torn and is dropped; its rows are scored again.",
-        "part-000002.parquet was torn and is dropped; its rows are scored again.",
+        "part-000001-0000.parquet was torn and is dropped; its rows are scored again.",
+        "part-000002-0000.parquet was torn and is dropped; its rows are scored again.",
     ]
-    assert part_names(tmp_path) == ["part-000000.parquet"]
+    assert part_names(tmp_path) == ["part-000000-0000.parquet"]
 
 
 def test_a_row_given_twice_is_a_mistake(tmp_path: Path) -> None:
@@ -122,16 +127,16 @@ def test_rows_that_two_parts_hold_count_once_unless_they_differ(tmp_path: Path) 
     writer.add([scored(0), scored(1)])
     writer.flush()
     folder = tmp_path / "scores.run" / "parts"
-    (folder / "part-000001.parquet").write_bytes((folder / "part-000000.parquet").read_bytes())
+    (folder / "part-000001-0000.parquet").write_bytes((folder / "part-000000-0000.parquet").read_bytes())
     output = open_writer(tmp_path).finish(metadata(), {(0, None), (1, None)})
     assert read_table(output).arrow["row_index"].to_pylist() == [0, 1]
 
     writer = open_writer(tmp_path)
     writer.add([scored(0)])
     writer.flush()
-    table = pq.read_table(folder / "part-000000.parquet")
+    table = pq.read_table(folder / "part-000000-0000.parquet")
     changed = table.set_column(1, table.schema.field(1), [["f" * 32]])
-    pq.write_table(changed, folder / "part-000001.parquet")
+    pq.write_table(changed, folder / "part-000001-0000.parquet")
     with pytest.raises(TableError, match=r"Row 0 is in .* twice, with different content"):
         open_writer(tmp_path)
 
@@ -140,7 +145,7 @@ def test_parts_of_another_version_are_refused(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
     writer.add([scored(0)])
     writer.flush()
-    path = tmp_path / "scores.run" / "parts" / "part-000000.parquet"
+    path = tmp_path / "scores.run" / "parts" / "part-000000-0000.parquet"
     pq.write_table(pq.read_table(path).drop_columns(["gsnr"]), path)
     with pytest.raises(TableError, match="written by another version of gradscore"):
         open_writer(tmp_path)
@@ -153,7 +158,7 @@ def test_finish_names_the_missing_rows_and_keeps_the_parts(tmp_path: Path) -> No
     with pytest.raises(TableError) as caught:
         writer.finish(metadata(), expected)
     assert "7 of 8 rows have no result (row 0 chosen, row 0 rejected, row 1 chosen," in str(caught.value)
-    assert part_names(tmp_path) == ["part-000000.parquet"]
+    assert part_names(tmp_path) == ["part-000000-0000.parquet"]
     assert not (tmp_path / "scores.parquet").exists()
 
 
@@ -172,7 +177,7 @@ def test_a_full_disk_keeps_earlier_parts_and_the_rows_in_hand(
     writer = open_writer(tmp_path)
     writer.add([scored(0)])
     writer.flush()
-    whole = (tmp_path / "scores.run" / "parts" / "part-000000.parquet").read_bytes()
+    whole = (tmp_path / "scores.run" / "parts" / "part-000000-0000.parquet").read_bytes()
 
     def full(table: Any, path: Path, **options: Any) -> None:
         path.write_bytes(b"PAR1 half a part")
@@ -185,8 +190,8 @@ def test_a_full_disk_keeps_earlier_parts_and_the_rows_in_hand(
             writer.flush()
     assert "Writing the scores of 2 rows to " in str(caught.value)
     assert "is full. The 1 rows written before are safe" in str(caught.value)
-    assert part_names(tmp_path) == ["part-000000.parquet"]
-    assert (tmp_path / "scores.run" / "parts" / "part-000000.parquet").read_bytes() == whole
+    assert part_names(tmp_path) == ["part-000000-0000.parquet"]
+    assert (tmp_path / "scores.run" / "parts" / "part-000000-0000.parquet").read_bytes() == whole
     writer.flush()
     assert set(open_writer(tmp_path).done()) == {(0, None), (1, None), (2, None)}
 

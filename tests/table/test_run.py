@@ -15,6 +15,11 @@ from tests.table.rows import IDENTITY, scored, write_table
 OTHER = {"model": {"name": "tiny", "lora_rank": 16}, "data": {"shard": None}}
 
 
+@pytest.fixture(autouse=True)
+def known_part_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradscore.table.parts.secrets.token_hex", lambda n: "0000")
+
+
 def open_run(output: Path, identity: Any = IDENTITY, **options: Any) -> RunFolder:
     return RunFolder.open(output, identity, config_mapping={"data": {"limit": 3}}, **options)
 
@@ -37,11 +42,11 @@ def test_a_new_run_saves_its_config_and_identity(tmp_path: Path) -> None:
 def test_the_same_identity_continues_with_parts_and_views(tmp_path: Path) -> None:
     identity = {"targets": ("q", "v")}
     first = open_run(tmp_path / "s.parquet", identity)
-    (first.parts / "part-000000.parquet").touch()
+    (first.parts / "part-000000-0000.parquet").touch()
     (first.views / "view").touch()
     second = open_run(tmp_path / "s.parquet", identity)
     assert second.is_resumed
-    assert (second.parts / "part-000000.parquet").exists()
+    assert (second.parts / "part-000000-0000.parquet").exists()
     anew = open_run(tmp_path / "s.parquet", identity, resume=False)
     assert list(anew.parts.iterdir()) == []
     assert (anew.views / "view").exists()
@@ -49,7 +54,7 @@ def test_the_same_identity_continues_with_parts_and_views(tmp_path: Path) -> Non
 
 def test_another_identity_is_refused_with_every_difference(tmp_path: Path) -> None:
     run = open_run(tmp_path / "s.parquet", {"model": {"name": "a", "rank": 8}, "seed": 1, "old": True})
-    (run.parts / "part-000000.parquet").touch()
+    (run.parts / "part-000000-0000.parquet").touch()
     with pytest.raises(TableError) as caught:
         open_run(tmp_path / "s.parquet", {"model": {"name": "b", "rank": 8}, "seed": 2, "new": None})
     message = str(caught.value)
@@ -78,7 +83,7 @@ def test_a_run_without_rows_or_views_is_not_in_the_way(tmp_path: Path, folder: s
 
 def test_overwrite_drops_parts_and_views_of_another_identity(tmp_path: Path) -> None:
     first = open_run(tmp_path / "s.parquet")
-    (first.parts / "part-000000.parquet").touch()
+    (first.parts / "part-000000-0000.parquet").touch()
     (first.views / "view").touch()
     second = open_run(tmp_path / "s.parquet", OTHER, overwrite=True)
     assert not second.is_resumed
