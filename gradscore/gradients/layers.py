@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
+from torch.linalg import vecdot
 
 
 def linear_gradient(
@@ -20,12 +21,44 @@ def linear_gradient(
     return e.transpose(1, 2) @ x
 
 
-def linear_norm_squared(x: Float[Tensor, "n t d_in"], e: Float[Tensor, "n t d_out"]) -> Float[Tensor, " n"]:
+class InputGram:
+    """X X^T of the last input asked for: query, key and value share theirs, and so do gate and up.
+
+    The input is kept beside its product, so that its memory cannot hold another tensor meanwhile.
+    """
+
+    def __init__(self) -> None:
+        """Remember nothing yet."""
+        self._last: tuple[Tensor, Tensor] | None = None
+
+    def of(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t t"]:
+        """Return x_n x_n^T for each sample."""
+        if self._last is not None and _is_same(self._last[0], x):
+            return self._last[1]
+        gram = x @ x.transpose(1, 2)
+        self._last = (x, gram)
+        return gram
+
+
+def _is_same(a: Tensor, b: Tensor) -> bool:
+    return (
+        a.data_ptr() == b.data_ptr()
+        and a.shape == b.shape
+        and a.stride() == b.stride()
+        and a.dtype == b.dtype
+    )
+
+
+def linear_norm_squared(
+    x: Float[Tensor, "n t d_in"], e: Float[Tensor, "n t d_out"], inputs: InputGram | None = None
+) -> Float[Tensor, " n"]:
     """Return ||G_n||^2, by the Gram product or by forming one G_n at a time, whichever multiplies less."""
     t, d_in, d_out = x.shape[1], x.shape[2], e.shape[2]
     if t * (d_in + d_out) < d_in * d_out:
-        return ((x @ x.transpose(1, 2)) * (e @ e.transpose(1, 2))).sum((1, 2)).clamp(min=0.0)
-    return torch.stack([(e_n.T @ x_n).square().sum() for x_n, e_n in zip(x, e, strict=True)])
+        gram = (inputs or InputGram()).of(x)
+        return vecdot(gram.flatten(1), (e @ e.transpose(1, 2)).flatten(1)).clamp(min=0.0)
+    formed = (e_n.T @ x_n for x_n, e_n in zip(x, e, strict=True))
+    return torch.stack([vecdot(g_n.flatten(), g_n.flatten()) for g_n in formed])
 
 
 def embedding_gradient(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.linalg import vecdot
 
 from gradscore.gradients import layers
 from gradscore.gradients.projection import Projections
@@ -44,6 +45,7 @@ class Reduction:
     """Whether norms beside a projection are those of the full gradient; with a stride they are the kept vector's."""
     scales: dict[str, float] = field(default_factory=dict)
     """Divisor of each parameter's gradient, by name; 1 where absent."""
+    _inputs: layers.InputGram = field(default_factory=layers.InputGram, repr=False, compare=False)
 
     def adds_up(self, shape: torch.Size) -> bool:
         """Return whether several contributions to one parameter can be added after reduction.
@@ -65,7 +67,8 @@ class Reduction:
         gradient = wide(gradient)
         if self.projections.applies_to(gradient.shape[1:]):
             vector = self.projections.of_gradient(name, gradient).flatten(1)
-            return self._kept(name, vector, gradient.flatten(1).square().sum(1) if self.exact_norms else None)
+            whole = gradient.flatten(1)
+            return self._kept(name, vector, vecdot(whole, whole) if self.exact_norms else None)
         vector = gradient.flatten(1)
         if self.stride > 1:
             kept = every_kth(gradient.shape[1:], self.stride).to(vector.device)
@@ -82,7 +85,9 @@ class Reduction:
         if not self.projections.applies_to(torch.Size((e.shape[2], x.shape[2]))):
             return self.formed(name, layers.linear_gradient(x, e))
         vector = self.projections.of_linear(name, x, e).flatten(1)
-        return self._kept(name, vector, layers.linear_norm_squared(x, e) if self.exact_norms else None)
+        return self._kept(
+            name, vector, layers.linear_norm_squared(x, e, self._inputs) if self.exact_norms else None
+        )
 
     def embedding(
         self, name: str, ids: Int[Tensor, "n t"], e: Float[Tensor, "n t d"], vocabulary: int
@@ -99,11 +104,11 @@ class Reduction:
         if len(parts) == 1:
             return parts[0]
         vector = torch.stack([part.vector for part in parts]).sum(0)
-        return Kept(vector.square().sum(1), vector)
+        return Kept(vecdot(vector, vector), vector)
 
     def _kept(self, name: str, vector: Tensor, norm_squared: Tensor | None) -> Kept:
         scale = self.scales.get(name, 1.0)
         vector = vector / scale if scale != 1.0 else vector
         if norm_squared is None:
-            return Kept(vector.square().sum(1), vector)
+            return Kept(vecdot(vector, vector), vector)
         return Kept(norm_squared / scale**2, vector)

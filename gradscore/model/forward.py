@@ -186,11 +186,15 @@ def _chunk(
     with_gradient: bool,
 ) -> _Chunk:
     logits = wide(capped(functional.linear(hidden, weight, bias), soft_cap))
-    log_normaliser = torch.logsumexp(logits, dim=1)
-    picked = logits.gather(1, labels[:, None])[:, 0]
     if not with_gradient:
-        return _Chunk(log_normaliser - picked, hidden[:0])
-    slope = 1 if soft_cap is None else 1 - (logits / soft_cap) ** 2
-    probabilities = logits.sub_(log_normaliser[:, None]).exp_()
-    probabilities[torch.arange(len(labels), device=labels.device), labels] -= 1
-    return _Chunk(log_normaliser - picked, (probabilities * slope).to(weight.dtype) @ weight)
+        losses = functional.cross_entropy(logits, labels, reduction="none")
+        return _Chunk(losses, hidden[:0])
+    slope = None if soft_cap is None else 1 - (logits / soft_cap) ** 2
+    # One pass of exp, in place: logits become probabilities, and then their gradient.
+    logits -= logits.amax(1, keepdim=True)
+    picked = logits.gather(1, labels[:, None])[:, 0]
+    total = logits.exp_().sum(1)
+    logits /= total[:, None]
+    logits[torch.arange(len(labels), device=labels.device), labels] -= 1
+    gradient = logits if slope is None else logits * slope
+    return _Chunk(total.log() - picked, gradient.to(weight.dtype) @ weight)

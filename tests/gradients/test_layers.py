@@ -102,3 +102,16 @@ def test_module_gradients_are_autograds_one_sample_at_a_time(shape: tuple[int, .
         torch.testing.assert_close(found["weight"][n], weight)
         torch.testing.assert_close(found["bias"][n], bias)
     assert norm.weight.grad is None
+
+
+def test_modules_that_share_an_input_share_its_gram_and_others_do_not() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, other = (torch.randn(2, 3, 40, dtype=torch.float64, generator=generator) for _ in range(2))
+    e = torch.randn(2, 3, 40, dtype=torch.float64, generator=generator)
+    grams = layers.InputGram()
+    assert grams.of(x) is grams.of(x.detach())
+    assert grams.of(other) is not grams.of(x)
+    for inputs in (x, x, other, x[:, :2], x):
+        gradient = e[:, : inputs.shape[1]].transpose(1, 2) @ inputs
+        found = layers.linear_norm_squared(inputs, e[:, : inputs.shape[1]], grams)
+        torch.testing.assert_close(found, gradient.square().sum((1, 2)))
