@@ -34,7 +34,7 @@ def build_app() -> typer.Typer:
     app = typer.Typer(
         name="gradscore",
         add_completion=False,
-        rich_markup_mode="rich",
+        rich_markup_mode=None,
         epilog="Example: gradscore demo --fast",
     )
     app.callback()(_describe)

@@ -17,6 +17,7 @@ import typer
 from gradscore.config import SECTIONS, RunConfig, load_yaml, raise_if_any, section_mistakes
 from gradscore.errors import ConfigError
 
+# Headings in docs/cli.md; the terminal shows one plain list, since panels cut names at 80 columns.
 PANELS = {
     "data": "Data",
     "model": "Model and views",
@@ -120,7 +121,9 @@ def _parameter(offer: Offer, section: str, name: str) -> inspect.Parameter:
         info: Any = typer.Argument(metavar=name.upper(), show_default=False, **shown)
     elif hint is bool:
         kind = bool
-        info = typer.Option(f"{flag_of(name)}/--no-{name.replace('_', '-')}", **shown)
+        info = typer.Option(
+            f"{flag_of(name)}/--no-{name.replace('_', '-')}", show_default=bool(field.default), **shown
+        )
     else:
         info = typer.Option(flag_of(name), metavar=_metavar(hint), **shown)
         default = None if default is None else str(default)

@@ -85,7 +85,7 @@ def test_all_mistakes_of_command_line_and_file_come_together(
         "model.views cannot be 'many'; it takes a whole number",
         "model.wings is unknown",
         "section 'sauce' is unknown",
-        "--momentum must lie in (0, 1], not 2",
+        "--momentum must lie in [0.001, 1], not 2",
         "--lora-rank cannot be 'x'; it takes a whole number.",
         "--limit must be a positive number of rows, not -1.",
         "--dataset is missing",

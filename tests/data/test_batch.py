@@ -97,3 +97,11 @@ def test_sorting_by_length_wastes_less_than_the_given_order() -> None:
     given_order = [[i, i + 1] for i in range(0, 40, 2)]
     assert padding_share(lengths, given_order) == pytest.approx(0.4)
     assert padding_share(lengths, plan_batches(lengths, 100)) == 0.0
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 40))
+def test_rows_beyond_a_boundary_are_never_with_others(lengths: list[int], boundary: int) -> None:
+    plan = plan_batches(lengths, 100, boundary=boundary)
+    assert sorted(place for batch in plan for place in batch) == list(range(len(lengths)))
+    for batch in plan:
+        assert len({lengths[place] > boundary for place in batch}) == 1

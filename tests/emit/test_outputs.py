@@ -67,3 +67,10 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match=r"cannot be made: .* Give --output another place"):
         plan_outputs(EmitConfig(output=str(tmp_path / "file" / "kept.jsonl")), SOURCE, Path("scores.parquet"))
+
+
+@pytest.mark.parametrize("name", ["scores.parquet", "scores/kept.jsonl"])
+def test_the_score_table_is_never_replaced_nor_added_to(tmp_path: Path, name: str) -> None:
+    table = tmp_path / Path(name).parts[0]
+    with pytest.raises(ConfigError, match=r"would replace the score table .*, or lie in its folder"):
+        plan_outputs(EmitConfig(output=str(tmp_path / name), overwrite=True), SOURCE, table)

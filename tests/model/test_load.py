@@ -5,11 +5,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import BertConfig, BloomConfig, GPT2Config, LlamaConfig, T5Config
+from transformers import (
+    AutoModelForCausalLM,
+    BertConfig,
+    BloomConfig,
+    FalconConfig,
+    GPT2Config,
+    LlamaConfig,
+    Phi3Config,
+    T5Config,
+)
 
 from gradscore.config import ModelConfig
 from gradscore.errors import ModelError, UnsupportedError
-from gradscore.model.load import choose_device, context_length, load_model
+from gradscore.model.load import choose_device, context_length, load_model, position_boundary
 from gradscore.records import SilentReporter
 from tests.cases import architecture
 from tests.model.folders import load, save_adapter, save_llama
@@ -228,3 +237,29 @@ def test_auto_device_exists() -> None:
 def test_tokenizer_alone_is_no_model(tmp_path: Path) -> None:
     save_byte_tokenizer(tmp_path)
     assert "has no config.json" in refusal(tmp_path)
+
+
+def test_longrope_changes_positions_beyond_its_original_length() -> None:
+    """A row's score once depended on the longest row of its batch in such models."""
+    factors = {
+        "rope_type": "longrope",
+        "short_factor": [1.0] * 2,
+        "long_factor": [2.0] * 2,
+        "rope_theta": 1e4,
+    }
+    config = Phi3Config(
+        hidden_size=16, num_attention_heads=4, max_position_embeddings=128, pad_token_id=0,
+        original_max_position_embeddings=64, rope_parameters={**factors, "original_max_position_embeddings": 64},
+    )  # fmt: skip
+    assert position_boundary(config) == 64
+    assert position_boundary(architecture("llama").config) is None
+
+
+def test_falcon_with_alibi_is_refused_in_eager_attention(tmp_path: Path) -> None:
+    config = FalconConfig(
+        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, alibi=True, bos_token_id=1, eos_token_id=2
+    )  # fmt: skip
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    save_byte_tokenizer(tmp_path)
+    with pytest.raises(UnsupportedError, match="adds alibi twice"):
+        load_model(ModelConfig(model=str(tmp_path)), attention="eager")

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from gradscore.errors import StorageError
+from gradscore.errors import StorageError, TableError
 from gradscore.records import SilentReporter
 from gradscore.table import merge
 from gradscore.table.parts import PartWriter
@@ -88,3 +88,28 @@ def test_a_full_disk_leaves_the_old_table_and_all_parts(
     writer.finish(metadata(), {(0, None), (1, None)})
     assert len(read_table(output)) == 2
     assert not run.parts.exists()
+
+
+def test_a_table_that_lacks_a_row_is_never_finished(tmp_path: Path) -> None:
+    """Two processes on one run once replaced each other's parts, and the table came out short."""
+    run = RunFolder.open(tmp_path / "scores.parquet", IDENTITY, config_mapping={})
+    writer = PartWriter(run, SilentReporter())
+    writer.add([scored(i) for i in range(3)])
+    writer.flush()
+    writer.add([scored(i) for i in range(3, 6)])
+    writer.flush()
+    next(run.parts.glob("part-*.parquet")).unlink()
+    with pytest.raises(TableError, match="3 of 6 rows are no longer among the parts on disk"):
+        writer.finish(metadata(), {(i, None) for i in range(6)})
+    assert not run.output.exists()
+    assert len(list(run.parts.glob("part-*.parquet"))) == 1
+
+
+def test_two_writers_on_one_run_keep_each_others_parts(tmp_path: Path) -> None:
+    run = RunFolder.open(tmp_path / "scores.parquet", IDENTITY, config_mapping={})
+    writers = [PartWriter(run, SilentReporter()) for _ in range(2)]
+    for number, writer in enumerate(writers):
+        writer._paths = lambda: []  # both look at the folder before either has written
+        writer.add([scored(number)])
+        writer.flush()
+    assert len(list(run.parts.glob("part-000000-*.parquet"))) == 2

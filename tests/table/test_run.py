@@ -5,11 +5,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from gradscore.errors import StorageError, TableError
-from gradscore.table.run import RunFolder, identity_differences, run_folder_path
+from gradscore.table.run import RunFolder, identity_differences, require_free, run_folder_path
 from tests.table.rows import IDENTITY, scored, write_table
 
 OTHER = {"model": {"name": "tiny", "lora_rank": 16}, "data": {"shard": None}}
@@ -148,3 +150,17 @@ def test_equal_identities_have_no_differences() -> None:
         "a: {} before, (absent) now",
         "a.b: (absent) before, 1 now",
     ]
+
+
+def test_a_parquet_file_that_is_no_score_table_is_never_replaced(tmp_path: Path) -> None:
+    """Overwriting once replaced the very dataset that was to be scored."""
+    dataset = tmp_path / "data.parquet"
+    pq.write_table(pa.table({"instruction": ["a"], "output": ["b"]}), dataset)
+    with pytest.raises(TableError, match="exists and is not a score table, so it is never replaced"):
+        require_free(dataset, overwrite=True)
+
+
+@pytest.mark.parametrize("name", ["scores.csv", "scores.jsonl", "scores.run"])
+def test_the_name_of_another_kind_of_file_is_no_folder_of_parts(tmp_path: Path, name: str) -> None:
+    with pytest.raises(TableError, match="a score table is Parquet"):
+        require_free(tmp_path / name, overwrite=False)
