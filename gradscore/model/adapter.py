@@ -81,8 +81,8 @@ def _new_adapter(model: nn.Module, config: ModelConfig, seed: int, reporter: Rep
             raise _no_target(model, config.lora_targets) from error
     if getattr(lora, "target_parameters", None):  # PEFT renames the targets of some mixtures to fused ones
         raise UnsupportedError(
-            f"--lora-targets {config.lora_targets} means fused experts in this model, which cannot carry LoRA. "
-            "Pass all-linear or attention."
+            f"--lora-targets {config.lora_targets} covers fused experts in this model (PEFT renames its shared "
+            "experts to them), and these cannot carry LoRA. Pass --lora-targets attention."
         )
     return adapted.eval()
 

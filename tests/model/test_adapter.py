@@ -125,7 +125,7 @@ def test_ffn_of_a_model_with_nothing_but_fused_experts_is_refused() -> None:
         UnsupportedError, match=r"all of this model's ffn weights are fused experts.* --lora-targets att"
     ):
         attach("mixtral", lora_targets="ffn")
-    with pytest.raises(UnsupportedError, match=r"w1,w2,w3 means fused experts in this model"):
+    with pytest.raises(UnsupportedError, match=r"w1,w2,w3 covers fused experts in this model"):
         attach("mixtral", lora_targets="w1,w2,w3")
 
 
