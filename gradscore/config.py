@@ -3,6 +3,8 @@
 The seven sections are the seven stages. The command line's options are these fields, generated from them,
 so the two cannot drift; precedence is command line over YAML file over default. `None` means "chosen for
 you"; what was chosen is stored with the run.
+
+The file is long because it is mostly data: every option with its sentence, in one place.
 """
 
 import dataclasses
