@@ -36,6 +36,9 @@ from gradscore.gradients.reduction import Reduction
 from gradscore.gradients.vmap import VmapEngine
 from gradscore.records import OK, EncodedRow
 
+SHAPES = {"wide": (512, 1376, 4), "deep": (384, 1024, 6)}
+"""Hidden size, intermediate size and layers; attention, which costs both passes alike, weighs more in the deep one."""
+
 EXACT = Reduction()
 NORMS = Reduction(projections=Projections(side=1))
 SKETCH = Reduction(projections=Projections(side=16), exact_norms=False)
@@ -57,12 +60,14 @@ VARIANTS: dict[
 }
 
 
-def build_model(words: str) -> nn.Module:
+def build_model(words: str, shape: str) -> nn.Module:
     """Return a random Llama of 16M parameters, with a LoRA adapter of rank 8 on all linear layers if counted."""
     torch.manual_seed(0)
+    hidden, intermediate, layers = SHAPES[shape]
     config = LlamaConfig(
-        vocab_size=8192, hidden_size=384, intermediate_size=1024, num_hidden_layers=6, num_attention_heads=6,
-        num_key_value_heads=6, max_position_embeddings=2048, tie_word_embeddings=True,
+        vocab_size=8192, hidden_size=hidden, intermediate_size=intermediate, num_hidden_layers=layers,
+        num_attention_heads=hidden // 64, num_key_value_heads=hidden // 64, max_position_embeddings=2048,
+        tie_word_embeddings=True,
     )  # fmt: skip
     model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval().requires_grad_(False)
     model.config.use_cache = False
@@ -113,10 +118,10 @@ def plain_training(model: nn.Module, parameters: tuple[CountedParameter, ...]) -
     return step
 
 
-def build(name: str) -> Callable[[Batch], object]:
+def build(name: str, shape: str) -> Callable[[Batch], object]:
     """Return the function of one batch that a variant is."""
     words, engine_type, reduction, _ = VARIANTS[name]
-    model = build_model(words)
+    model = build_model(words, shape)
     parameters = counted_parameters(model, words)
     if engine_type is None:
         return plain_training(model, parameters)
@@ -124,9 +129,9 @@ def build(name: str) -> Callable[[Batch], object]:
     return engine.gradients
 
 
-def time_all(batches: list[Batch], repeats: int) -> dict[str, list[float]]:
+def time_all(batches: list[Batch], repeats: int, shape: str) -> dict[str, list[float]]:
     """Return the seconds of every variant on every batch, interleaved."""
-    steps = {name: build(name) for name in VARIANTS}
+    steps = {name: build(name, shape) for name in VARIANTS}
     for step in steps.values():
         step(batches[-1])
     seconds: dict[str, list[float]] = {name: [] for name in VARIANTS}
@@ -142,7 +147,7 @@ def time_all(batches: list[Batch], repeats: int) -> dict[str, list[float]]:
 def peak_megabytes(name: str, arguments: argparse.Namespace) -> float:
     """Return the peak resident memory of a fresh process that runs one variant, above that of the loaded model."""
     command = [sys.executable, __file__, "--threads", str(arguments.threads), "--rows", str(arguments.rows)]
-    command += ["--max-tokens", str(arguments.max_tokens), "--only", name]
+    command += ["--max-tokens", str(arguments.max_tokens), "--shape", arguments.shape, "--only", name]
     return float(
         json.loads(
             subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
@@ -150,9 +155,9 @@ def peak_megabytes(name: str, arguments: argparse.Namespace) -> float:
     )
 
 
-def run_only(name: str, batches: list[Batch]) -> None:
+def run_only(name: str, batches: list[Batch], shape: str) -> None:
     """Run one variant over the two longest batches and print how far memory rose above the loaded model."""
-    step = build(name)
+    step = build(name, shape)
     before = peak_kibibytes()
     for batch in batches[:2]:
         step(batch)
@@ -172,15 +177,16 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=2048)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--shape", choices=list(SHAPES), default="wide", help="of the 16M-parameter model")
     parser.add_argument("--only", choices=list(VARIANTS), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     logging.set_verbosity_error()
     torch.set_num_threads(arguments.threads)
     batches = make_batches(arguments.rows, arguments.max_tokens)
     if arguments.only:
-        run_only(arguments.only, batches)
+        run_only(arguments.only, batches, arguments.shape)
         return
-    seconds = time_all(batches, arguments.repeats)
+    seconds = time_all(batches, arguments.repeats, arguments.shape)
     print(f"\n{'variant':34s} {'CPU s':>10s} {'ratio':>7s} {'target':>7s} {'peak MB':>8s}")
     for name, values in seconds.items():
         plain = seconds[name.split(",")[0] + ", plain training"]
