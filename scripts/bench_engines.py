@@ -129,12 +129,12 @@ def build(name: str, shape: str) -> Callable[[Batch], object]:
     return engine.gradients
 
 
-def time_all(batches: list[Batch], repeats: int, shape: str) -> dict[str, list[float]]:
+def time_all(names: list[str], batches: list[Batch], repeats: int, shape: str) -> dict[str, list[float]]:
     """Return the seconds of every variant on every batch, interleaved."""
-    steps = {name: build(name, shape) for name in VARIANTS}
+    steps = {name: build(name, shape) for name in names}
     for step in steps.values():
         step(batches[-1])
-    seconds: dict[str, list[float]] = {name: [] for name in VARIANTS}
+    seconds: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(repeats):
         for batch in batches:
             for name, step in steps.items():
@@ -178,6 +178,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--shape", choices=list(SHAPES), default="wide", help="of the 16M-parameter model")
+    parser.add_argument(
+        "--all", action="store_true", help="vmap and loop too, which disturb what runs after them"
+    )
     parser.add_argument("--only", choices=list(VARIANTS), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     logging.set_verbosity_error()
@@ -186,7 +189,8 @@ def main() -> None:
     if arguments.only:
         run_only(arguments.only, batches, arguments.shape)
         return
-    seconds = time_all(batches, arguments.repeats, arguments.shape)
+    names = [name for name in VARIANTS if arguments.all or name.split(", ")[1] not in ("vmap", "loop")]
+    seconds = time_all(names, batches, arguments.repeats, arguments.shape)
     print(f"\n{'variant':34s} {'CPU s':>10s} {'ratio':>7s} {'target':>7s} {'peak MB':>8s}")
     for name, values in seconds.items():
         plain = seconds[name.split(",")[0] + ", plain training"]
