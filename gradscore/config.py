@@ -9,11 +9,15 @@ The file is long because it is mostly data: every option with its sentence, in o
 
 import dataclasses
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from gradscore.errors import ConfigError
+
+LAST_LAYERS = r"last:(?:(?P<count>[1-9]\d*)|(?P<percent>\d+(?:\.\d+)?)%)"
+"""What `--lora-layers` takes besides a regular expression on module names."""
 
 
 def option(default: Any, help: str) -> Any:
@@ -112,6 +116,19 @@ class DataConfig:
         raise_if_any(mistakes)
 
 
+def _lora_layers_mistakes(words: str | None) -> list[str]:
+    """Return what is wrong with `--lora-layers`: it takes last:N, last:P% or a regular expression."""
+    if words is None or re.fullmatch(LAST_LAYERS, words):
+        return []
+    if words.startswith("last:"):
+        return [f"--lora-layers takes last:8 or last:25%, not {words!r}."]
+    try:
+        re.compile(words)
+    except re.error as error:
+        return [f"--lora-layers {words!r} is neither last:N nor a regular expression ({error})."]
+    return []
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """Which model is asked, through which adapter, and under which views."""
@@ -134,6 +151,15 @@ class ModelConfig:
     lora_targets: str = option(
         "all-linear",
         "Modules a new adapter is put on: all-linear, attention, ffn, or names, comma-separated.",
+    )
+    lora_layers: str | None = option(
+        None,
+        "Layers a new adapter is put on: last:8, last:25%, or a regular expression on module names; by default all. "
+        "What lies below the first of them is then run once for all views.",
+    )
+    cache_trunk: bool = option(
+        False,
+        "Keep what the layers below the adapter make of each row on disk, tokens x hidden size numbers, so that warm-up and views run them once.",
     )
     view_source: Literal["warmup", "checkpoints", "dropout", "single"] = option(
         "warmup",
@@ -167,6 +193,7 @@ class ModelConfig:
                 getattr(self, name) >= 1,
                 f"--{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}.",
             )
+        mistakes += _lora_layers_mistakes(self.lora_layers)
         for name in ("warmup_steps", "update_interval"):
             value = getattr(self, name)
             require(

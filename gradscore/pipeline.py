@@ -107,6 +107,8 @@ def score_dataset(config: RunConfig, reporter: Reporter | None = None) -> ScoreO
         "rows_scored": n_scored,
     }
     table = parts.finish(metadata, expected)
+    if sweep.trunk is not None:
+        sweep.trunk.discard()
     return _score_outcome(table, run, n_scored, time.monotonic() - started, scoring_seconds)
 
 

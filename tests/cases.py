@@ -25,8 +25,10 @@ from transformers import (
     Qwen2MoeConfig,
     Qwen3Config,
 )
+from transformers.pytorch_utils import Conv1D
 
 from gradscore.data.batch import Batch, collate
+from gradscore.model.lora_layers import in_layers
 from gradscore.records import EncodedRow
 
 VOCABULARY = 64
@@ -94,15 +96,22 @@ LORA_CASES = [
 
 
 def architecture(
-    name: str, attention: str = "eager", dtype: torch.dtype = torch.float64, seed: int = 0
+    name: str,
+    attention: str = "eager",
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+    n_layers: int = 2,
 ) -> PreTrainedModel:
     """Return a tiny random model of the named architecture, in evaluation mode."""
+    config = ARCHITECTURES[name]()
+    if n_layers != config.num_hidden_layers:
+        config = type(config)(**{**config.to_dict(), "num_hidden_layers": n_layers, "layer_types": None})
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         # The grouped matrix product of expert layers exists up to float32 only.
         experts = {"experts_implementation": "eager"} if name in FUSED_EXPERTS else {}
         model = AutoModelForCausalLM.from_config(
-            ARCHITECTURES[name](), attn_implementation=attention, dtype=dtype, **experts
+            config, attn_implementation=attention, dtype=dtype, **experts
         )
         # Norm weights start at 1 (or 0) and biases at 0: move them, so that a formula that forgets them fails.
         for parameter in model.parameters():
@@ -114,13 +123,15 @@ def architecture(
     return model.eval().requires_grad_(False)
 
 
-def with_lora(model: PreTrainedModel, adapter: str = "lora", seed: int = 1) -> PeftModel:
-    """Return `model` with a perturbed adapter on all its linear layers."""
+def with_lora(
+    model: PreTrainedModel, adapter: str = "lora", seed: int = 1, layers: str | None = None
+) -> PeftModel:
+    """Return `model` with a perturbed adapter on all linear layers of its blocks, or of the `layers` named."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         fan_in_fan_out = model.config.model_type == "gpt2"
         config = LoraConfig(
-            target_modules="all-linear",
+            target_modules=_linear_names(model, layers) if layers else "all-linear",
             task_type="CAUSAL_LM",
             fan_in_fan_out=fan_in_fan_out,
             **ADAPTERS[adapter],
@@ -131,6 +142,13 @@ def with_lora(model: PreTrainedModel, adapter: str = "lora", seed: int = 1) -> P
                 parameter.data = parameter.data.to(model.dtype)
                 parameter.data += 0.2 * torch.randn_like(parameter)
     return peft_model.eval()
+
+
+def _linear_names(model: PreTrainedModel, layers: str) -> list[str]:
+    head = model.get_output_embeddings()
+    kinds = (torch.nn.Linear, Conv1D)
+    linear = [name for name, m in model.named_modules() if isinstance(m, kinds) and m is not head]
+    return in_layers(model, linear, layers)
 
 
 def rows(lengths: tuple[int, ...] = (9, 5, 12, 7), seed: int = 2) -> list[EncodedRow]:

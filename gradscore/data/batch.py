@@ -10,10 +10,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gradscore.records import EncodedRow
+
+
+@dataclass(frozen=True)
+class Midway:
+    """Hidden states at the entrance of one layer, so that a forward pass can start there."""
+
+    hidden: Float[Tensor, "n t d"]
+    layer: int
+    """Number of the layer that they enter."""
+    is_tuple: bool
+    """Whether the model's layers return a tuple that begins with the hidden states, rather than these alone."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +39,8 @@ class Batch:
     """Position of each token in its own row, so that the padding side does not matter."""
     target_mask: Bool[Tensor, "n t"]
     """True on target tokens."""
+    midway: Midway | None = None
+    """What the layers below the first changing one have made of the batch, where that was computed once for all."""
 
     def __len__(self) -> int:
         return len(self.rows)

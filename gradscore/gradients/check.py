@@ -4,20 +4,18 @@ Per-sample gradients have gone wrong in silence before (an adapter library and a
 alone, wrong together). A few rows cost seconds; the run that they vouch for costs hours.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from gradscore.data.batch import collate
+from gradscore.data.batch import Batch
 from gradscore.errors import CheckFailedError
 from gradscore.gradients.engine import GradientEngine, SampleGradients
 from gradscore.gradients.loop import LoopEngine
 from gradscore.gradients.parameters import CountedParameter
 from gradscore.gradients.reduction import Reduction
 from gradscore.model.forward import Reduction as LossReduction
-from gradscore.records import EncodedRow
 
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
 """Largest relative error of a row's gradient."""
@@ -49,10 +47,9 @@ def self_check(
     parameters: tuple[CountedParameter, ...],
     reduction: Reduction,
     loss: LossReduction,
-    rows: Sequence[EncodedRow],
-    pad_id: int,
+    batch: Batch,
 ) -> CheckResult:
-    """Return how far the engine is from plain autograd on `rows`, batched together.
+    """Return how far the engine is from plain autograd on the rows of `batch`.
 
     A row whose gradient is not finite under plain autograd is left out of the comparison: the score table gives it
     a status of its own, and it must not stop the run.
@@ -61,14 +58,12 @@ def self_check(
         CheckFailedError: it is further away than rounding explains, nothing received a gradient, or no row has a
             finite gradient.
     """
-    device = next(model.parameters()).device
-    batch = collate(rows, pad_id, device)
     found = engine.gradients(batch)
     expected = LoopEngine(model, parameters, reduction, loss).gradients(batch)
     is_finite = expected.is_finite()
     if not is_finite.any():
         raise CheckFailedError(
-            f"The model gives no finite gradient: on all {len(rows)} rows of the self-check the loss or the gradient is "
+            f"The model gives no finite gradient: on all {len(batch)} rows of the self-check the loss or the gradient is "
             "inf or NaN under plain autograd. Try --dtype float32, and look for NaN in the model's weights."
         )
     found, expected = found.at(is_finite), expected.at(is_finite)
@@ -83,14 +78,14 @@ def self_check(
     )
     if result.coverage == 0.0:
         raise CheckFailedError(
-            f"None of the {len(parameters)} counted parameters received a gradient on {len(rows)} rows, among them "
+            f"None of the {len(parameters)} counted parameters received a gradient on {len(batch)} rows, among them "
             f"{', '.join(p.name for p in parameters[:3])}. Choose other --parameters; "
             "after a warm-up, a lower --learning-rate may be what is missing."
         )
     if not result.max_relative_error <= result.tolerance:  # NaN must fail
         raise CheckFailedError(
             f"The {engine.name} engine disagrees with plain autograd: relative error {result.max_relative_error:.1e} on "
-            f"{len(rows)} rows, more than {result.tolerance:.0e}. Use --engine loop, and please report the model."
+            f"{len(batch)} rows, more than {result.tolerance:.0e}. Use --engine loop, and please report the model."
         )
     return result
 

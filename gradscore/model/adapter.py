@@ -17,10 +17,11 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from gradscore.config import ModelConfig
-from gradscore.errors import ModelError, UnsupportedError
+from gradscore.errors import ConfigError, ModelError, UnsupportedError
 from gradscore.model.adapter_config import read_adapter_config
 from gradscore.model.checkpoints import checkpoint_views
 from gradscore.model.load import LoadedModel
+from gradscore.model.lora_layers import in_layers
 from gradscore.model.roles import ROLES, Role, is_expert, module_role, modules_with_role
 from gradscore.records import Reporter, SilentReporter
 
@@ -40,11 +41,16 @@ def attach_adapter(
 
     Raises:
         ModelError: the adapter does not exist or belongs to another model, or no module has the names asked for.
+        ConfigError: `lora_layers` names no layer of this model, or an existing adapter has its layers already.
         UnsupportedError: it is no LoRA adapter, or the words `attention` and `ffn` mean nothing in this model.
     """
     reporter = reporter or SilentReporter()
     existing = config.adapter or _first_checkpoint(config)
     if existing is not None:
+        if config.lora_layers is not None:
+            raise ConfigError(
+                f"--lora-layers {config.lora_layers} is for a new adapter, and {existing} has its layers already. Leave one out."
+            )
         return _load_adapter(loaded, existing, reporter)
     return _new_adapter(loaded.model, config, seed, reporter)
 
@@ -62,12 +68,15 @@ def _first_checkpoint(config: ModelConfig) -> str | None:
 
 
 def _new_adapter(model: nn.Module, config: ModelConfig, seed: int, reporter: Reporter) -> PeftModel:
+    targets = _targets(model, config.lora_targets, reporter)
+    if config.lora_layers is not None:
+        targets = in_layers(model, targets, config.lora_layers)
     lora = LoraConfig(
         task_type="CAUSAL_LM",
         r=config.lora_rank,
         lora_alpha=config.lora_alpha,
         lora_dropout=config.dropout if config.view_source == "dropout" else 0.0,
-        target_modules=_targets(model, config.lora_targets, reporter),
+        target_modules=targets,
         revision=config.revision,
         # Conv1D keeps its weight transposed; a model has either kind in its blocks, not both.
         fan_in_fan_out=any(isinstance(m, Conv1D) for m in model.modules()),

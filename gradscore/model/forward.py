@@ -10,6 +10,7 @@ in the same pass, chunk by chunk, so that no logits are alive afterwards and not
 """
 
 import inspect
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gradscore.data.batch import Batch
+from gradscore.model.midway import started_from
 
 Reduction = Literal["mean", "sum"]
 
@@ -64,7 +66,7 @@ def sample_losses(
 
     Args:
         model: a transformers causal language model, or a PEFT model around one.
-        batch: at least one target token in every row.
+        batch: at least one target token in every row. Where it is midway, the layers below are not run again.
         reduction: `mean` or `sum` over a row's target tokens.
         call_head: call the head as a module on [n, targets, d], so that its hooks see it, instead of
             multiplying with its weight in chunks. Needed where the head's own gradient is counted.
@@ -72,7 +74,8 @@ def sample_losses(
     causal = base_model(model)
     rows, columns = torch.nonzero(batch.target_mask[:, 1:], as_tuple=True)
     if causal.config.model_type in PLAIN_HEADS:
-        hidden = causal.get_decoder()(**_inputs(causal.get_decoder(), batch)).last_hidden_state
+        with _start(causal, batch):
+            hidden = causal.get_decoder()(**decoder_inputs(causal.get_decoder(), batch)).last_hidden_state
         token_losses = _plain_head_losses(causal, hidden, batch, rows, columns, call_head)
     else:
         token_losses = _own_head_losses(causal, batch, rows, columns)
@@ -85,7 +88,12 @@ def base_model(model: nn.Module) -> Any:
     return model.get_base_model() if isinstance(model, PeftModel) else model
 
 
-def _inputs(module: nn.Module, batch: Batch) -> dict[str, Any]:
+def _start(causal: nn.Module, batch: Batch) -> AbstractContextManager[None]:
+    """Let the forward pass begin at the bottom, or where the batch already is."""
+    return nullcontext() if batch.midway is None else started_from(causal, batch.midway)
+
+
+def decoder_inputs(module: nn.Module, batch: Batch) -> dict[str, Any]:
     """Return the keyword arguments of one forward pass.
 
     Under causal attention a row that starts in the first column never sees the padding behind it, so no mask
@@ -123,7 +131,8 @@ def _own_head_losses(causal: Any, batch: Batch, rows: Tensor, columns: Tensor) -
 
     handle = causal.get_output_embeddings().register_forward_pre_hook(gather)
     try:
-        logits = causal(**_inputs(causal, batch)).logits[0]
+        with _start(causal, batch):
+            logits = causal(**decoder_inputs(causal, batch)).logits[0]
     finally:
         handle.remove()
     return functional.cross_entropy(wide(logits), batch.input_ids[rows, columns + 1], reduction="none")

@@ -32,6 +32,7 @@ from gradscore.errors import CheckFailedError, DatasetError, ModelError, Storage
 from gradscore.model.adapter import lora_tensors
 from gradscore.model.forward import base_model, sample_losses
 from gradscore.model.load import position_boundary
+from gradscore.model.trunk import Trunk
 from gradscore.model.views import FOLDER, View, adapter_tensors, write_views
 from gradscore.records import OK, EncodedRow, Reporter, SilentReporter
 
@@ -93,6 +94,7 @@ def train_views(
     folder: Path,
     pad_id: int,
     max_batch_tokens: int,
+    trunk: Trunk | None = None,
     reporter: Reporter | None = None,
 ) -> list[View]:
     """Return the warm-up's snapshots, oldest first per member, and list them in `folder`/views/views.json.
@@ -111,7 +113,7 @@ def train_views(
             f"None of the {len(rows)} rows has a target token, so there is nothing to train on. Look at them with gradscore preview."
         )
     plan = plan_warmup(len(usable), config)
-    trainer = _Trainer(model, usable, plan, config.learning_rate, seed, pad_id, max_batch_tokens)
+    trainer = _Trainer(model, usable, plan, config.learning_rate, seed, pad_id, max_batch_tokens, trunk)
     home = folder.absolute() / FOLDER
     for member in range(plan.members):
         if not _is_complete(home / f"member-{member}", plan, trainer.identity()):
@@ -158,6 +160,7 @@ class _Trainer:
     seed: int
     pad_id: int
     max_batch_tokens: int
+    trunk: Trunk | None
 
     def identity(self) -> str:
         """Return a hash of all that the snapshots follow from, the starting adapter included."""
@@ -238,6 +241,10 @@ class _Trainer:
         lengths = [row.n_tokens for row in rows]
         for places in plan_batches(lengths, self.max_batch_tokens, boundary=boundary):
             batch = collate([rows[i] for i in places], self.pad_id, device)
+            if (
+                self.trunk is not None and self.trunk.folder is not None
+            ):  # else nothing is gained by stopping midway
+                batch = self.trunk.run(batch)
             loss: Tensor = sample_losses(self.model, batch).sum() / len(rows)
             loss.backward()
             total += float(loss.detach())

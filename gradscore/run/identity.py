@@ -10,13 +10,20 @@ from gradscore.model.checkpoints import checkpoint_views
 from gradscore.model.fingerprint import fingerprint_files, fingerprint_folder
 from gradscore.model.load import LoadedModel
 
+_CHANGES_NO_NUMBER = (
+    ("model", "device"),
+    ("model", "cache_trunk"),
+    ("gradients", "max_batch_tokens"),
+    ("gradients", "check"),
+)
+
 
 def run_identity(
     config: RunConfig, source: RowSource, loaded: LoadedModel, data_fingerprint: str
 ) -> dict[str, Any]:
     """Return everything that changes numbers; a run with an equal identity can be continued."""
     mapping = to_mapping(config)
-    for section, name in (("model", "device"), ("gradients", "max_batch_tokens"), ("gradients", "check")):
+    for section, name in _CHANGES_NO_NUMBER:
         del mapping[section][name]
     mapping["data"]["dataset"] = source.record.dataset
     return {

@@ -7,6 +7,7 @@ from gradscore.config import RunConfig
 from gradscore.errors import ConfigError
 from gradscore.model.checkpoints import checkpoint_views
 from gradscore.model.dropout import dropout_views
+from gradscore.model.trunk import Trunk
 from gradscore.model.views import View, single_view, with_base, write_views
 from gradscore.model.warmup import train_views
 from gradscore.records import EncodedRow, Reporter
@@ -20,6 +21,7 @@ def make_views(
     run: RunFolder,
     pad_id: int,
     max_tokens: int,
+    trunk: Trunk | None,
     reporter: Reporter,
 ) -> list[View]:
     """Return the views, oldest first per member, after listing them in the run folder.
@@ -37,6 +39,7 @@ def make_views(
             folder=run.path,
             pad_id=pad_id,
             max_batch_tokens=max_tokens,
+            trunk=trunk,
             reporter=reporter,
         )
     elif config.model.checkpoints is not None:

@@ -6,15 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 from gradscore.config import RunConfig
+from gradscore.data.batch import collate
 from gradscore.gradients.calibrate import layer_scales
 from gradscore.gradients.check import N_ROWS, CheckResult, self_check
 from gradscore.gradients.choose import choose_engine, choose_reduction
+from gradscore.gradients.engine import GradientEngine
 from gradscore.gradients.parameters import counted_parameters
 from gradscore.gradients.sketch import CountSketch
 from gradscore.model.adapter import attach_adapter
 from gradscore.model.forward import base_model
 from gradscore.model.load import LoadedModel, position_boundary
-from gradscore.model.views import ViewSwitch
+from gradscore.model.trunk import Trunk, shared_trunk
+from gradscore.model.views import ViewSwitch, adapter_tensors
 from gradscore.records import EncodedRow, Reporter, SilentReporter
 from gradscore.run.make_views import make_views, needs_adapter
 from gradscore.scores.sweep import Sweep
@@ -43,7 +46,8 @@ def prepare(
     parameters = counted_parameters(model, config.gradients.parameters)
     reduction = choose_reduction(config.gradients, parameters, seed)
     engine = choose_engine(model, parameters, config.gradients, reduction, reporter)
-    views = make_views(config, model, training_rows, run, loaded.pad_id, max_tokens, reporter)
+    trunk = _trunk(config, model, engine, training_rows, run, loaded.pad_id, reporter)
+    views = make_views(config, model, training_rows, run, loaded.pad_id, max_tokens, trunk, reporter)
     model.requires_grad_(False)
     sweep = Sweep(
         model=model,
@@ -59,6 +63,7 @@ def prepare(
         clip=config.gradients.clip,
         dropout=config.model.dropout,
         sketch=CountSketch(config.scores.sketch, seed) if config.scores.sketch else None,
+        trunk=trunk,
     )
     check = _check(config, sweep, training_rows, reporter) if config.gradients.check else None
     if config.gradients.layer_normalise:
@@ -67,6 +72,28 @@ def prepare(
         engine = choose_engine(model, parameters, config.gradients, reduction, SilentReporter())
         sweep = replace(sweep, engine=engine, reduction=reduction)
     return sweep, check
+
+
+def _trunk(
+    config: RunConfig,
+    model: Any,
+    engine: GradientEngine,
+    rows: list[EncodedRow],
+    run: RunFolder,
+    pad_id: int,
+    reporter: Reporter,
+) -> Trunk | None:
+    """Return the layers that all views share. The other engines are yardsticks, and always run the whole model."""
+    changing = {*(p.name for p in engine.parameters), *adapter_tensors(model)}
+    views_share_weights = config.model.view_source != "dropout" and (
+        config.model.checkpoints is None or needs_adapter(config)
+    )
+    if engine.name != "hooks" or not views_share_weights:
+        return None
+    short = sorted(rows, key=lambda row: row.n_tokens)[:2]
+    probe = collate(short, pad_id, next(model.parameters()).device)
+    folder = run.path / "trunk" if config.model.cache_trunk else None
+    return shared_trunk(model, changing, probe, reporter, folder)
 
 
 def _check(config: RunConfig, sweep: Sweep, rows: list[EncodedRow], reporter: Reporter) -> CheckResult:
@@ -85,8 +112,7 @@ def _check(config: RunConfig, sweep: Sweep, rows: list[EncodedRow], reporter: Re
             sweep.parameters,
             sweep.reduction,
             config.gradients.reduction,
-            [by_length[place] for place in places],
-            sweep.pad_id,
+            sweep.collate([by_length[place] for place in places]),
         )
     counted = sum(parameter.numel for parameter in sweep.parameters)
     reporter.message(

@@ -25,6 +25,7 @@ from gradscore.gradients.sketch import CountSketch
 from gradscore.model.dropout import set_dropout
 from gradscore.model.forward import base_model
 from gradscore.model.load import position_boundary
+from gradscore.model.trunk import Trunk
 from gradscore.model.views import View, ViewSwitch, view_seed
 from gradscore.records import OK, EncodedRow, ScoredRow
 from gradscore.scores.member import MemberScores, score_member
@@ -51,6 +52,8 @@ class Sweep:
     clip: float | None = None
     dropout: float = 0.0
     sketch: CountSketch | None = None
+    trunk: Trunk | None = None
+    """Layers that all views share; None where every view runs the whole model."""
 
     def score(self, rows: Sequence[EncodedRow]) -> Iterator[list[ScoredRow]]:
         """Yield scored rows batch by batch; rows without a score come at once.
@@ -68,7 +71,7 @@ class Sweep:
     def gradients(self, rows: Sequence[EncodedRow]) -> Iterator[SampleGradients]:
         """Yield the gradients of usable rows batch by batch, under every view in turn, before any clipping."""
         for batch in self.batches(rows):
-            collated = collate(batch, self.pad_id, self._device())
+            collated = self.collate(batch)
             for view in self.views:
                 yield self._gradients(view, collated)
 
@@ -87,6 +90,11 @@ class Sweep:
         random.Random(0).shuffle(later)
         for places in plan[:1] + later:
             yield [rows[i] for i in places]
+
+    def collate(self, rows: Sequence[EncodedRow]) -> Batch:
+        """Return the rows as one batch, already past the layers that all views share."""
+        batch = collate(rows, self.pad_id, self._device())
+        return batch if self.trunk is None else self.trunk.run(batch)
 
     def max_rows(self) -> int:
         """Return how many rows a batch may have: one for dropout views, else what their gradients leave room for."""
@@ -119,7 +127,7 @@ class Sweep:
         return self._score_batch(rows[:middle]) + self._score_batch(rows[middle:])
 
     def _score_members(self, rows: list[EncodedRow]) -> list[MemberScores]:
-        batch = collate(rows, self.pad_id, self._device())
+        batch = self.collate(rows)
         names = tuple(parameter.name for parameter in self.parameters)
         members = []
         for _, views in groupby(self.views, lambda view: view.member):

@@ -8,7 +8,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
 
-from gradscore.data.batch import Batch
+from gradscore.data.batch import Batch, collate
 from gradscore.errors import CheckFailedError
 from gradscore.gradients.check import HALF_TOLERANCE, TOLERANCE, CheckResult, self_check
 from gradscore.gradients.engine import GradientEngine, SampleGradients
@@ -49,7 +49,7 @@ def check(
     parameters = counted_parameters(model, words)
     reduction = reduction or Reduction()
     changed = ChangedEngine(engine(model, parameters, reduction), change)
-    return self_check(changed, model, parameters, reduction, "mean", rows or cases.rows(), pad_id=0)
+    return self_check(changed, model, parameters, reduction, "mean", collate(rows or cases.rows(), pad_id=0))
 
 
 @pytest.fixture
