@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 
-from gradscore.demo import faults
 from gradscore.demo.example import Example
 from gradscore.demo.tasks import arithmetic, code, facts, rewriting, strings, tables, units
+from gradscore.validate import spoil
 
 CATEGORIES: dict[str, Callable[[Random], Example]] = {
     "arithmetic": arithmetic.write,
@@ -26,8 +26,6 @@ CATEGORIES: dict[str, Callable[[Random], Example]] = {
 }
 FAULTS = ("swapped", "truncated", "word_salad", "refusal", "duplicate")
 FAULTY_SHARE = 0.2
-SHORTEST_TRUNCATED = 20
-"""Characters an answer needs before it is cut; half of a shorter one can still be a right answer."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ def _place_for(kind: str, sound: list[DemoRow], planted: dict[int, str], rng: Ra
     """Return a row that has no fault yet; for truncation one whose answer is long enough to be spoilt by it."""
     free = [place for place in range(len(sound)) if place not in planted]
     if kind == "truncated":
-        long = [place for place in free if len(sound[place].output) >= SHORTEST_TRUNCATED]
+        long = [place for place in free if len(sound[place].output) >= spoil.SHORTEST_TRUNCATED]
         free = long or [max(free, key=lambda place: len(sound[place].output))]
     return rng.choice(free)
 
@@ -95,13 +93,14 @@ def _with_fault(kind: str, row: DemoRow, intact: list[DemoRow], rng: Random) -> 
     if kind == "duplicate":
         return replace(rng.choice(intact), fault=kind)
     if kind == "truncated":
-        output = faults.truncated(row.output, rng)
+        output = spoil.truncated(row.output, rng)
     elif kind == "refusal":
-        output = faults.refusal(rng)
+        output = spoil.refusal(rng)
     else:
         foreign = [other.output for other in intact if other.category != row.category]
         if kind == "swapped":
             output = rng.choice(foreign)
         else:
-            output = faults.word_salad(row.output, [word for text in foreign for word in text.split()], rng)
+            words = [word for text in foreign for word in spoil.words_of(text)]
+            output = spoil.word_salad(row.output, words, rng)
     return replace(row, output=output, fault=kind)

@@ -1,0 +1,1 @@
+"""From a few columns of a score table to the probability that a row is sound."""

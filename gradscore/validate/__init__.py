@@ -1,0 +1,1 @@
+"""Faults planted in the user's own rows, and which columns of their score table find them."""
