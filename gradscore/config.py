@@ -167,6 +167,11 @@ class ModelConfig:
     )
     views: int = option(4, "Views per member: snapshots kept by the warm-up, or dropout draws.")
     members: int = option(1, "Warm-up runs with the same start and another data order.")
+    cross_fit: bool = option(
+        False,
+        "Deal the rows to as many folds as there are members, and let each member leave one fold out of its training: "
+        "every row is then also seen by a member that never trained on it.",
+    )
     include_base: bool = option(False, "Add the model as it was before any warm-up as view 0.")
     checkpoints: str | None = option(
         None, "Adapters or checkpoints, oldest first, comma-separated; or one Trainer output folder."
@@ -201,6 +206,11 @@ class ModelConfig:
                 value is None or value >= 1,
                 f"--{name.replace('_', '-')} must be at least 1, not {value}.",
             )
+        require(
+            mistakes,
+            not self.cross_fit or (self.members >= 2 and self.view_source == "warmup"),
+            "--cross-fit needs --view-source warmup and two --members or more, each of which leaves one fold out.",
+        )
         require(mistakes, self.lora_alpha != 0, "--lora-alpha must not be 0: the adapter would do nothing.")
         require(
             mistakes, self.learning_rate > 0, f"--learning-rate must be positive, not {self.learning_rate}."

@@ -30,6 +30,7 @@ from gradscore.config import ModelConfig
 from gradscore.data.batch import collate, plan_batches
 from gradscore.errors import CheckFailedError, DatasetError, ModelError, StorageError
 from gradscore.model.adapter import lora_tensors
+from gradscore.model.folds import rows_of_members
 from gradscore.model.forward import base_model, sample_losses
 from gradscore.model.load import position_boundary
 from gradscore.model.trunk import Trunk
@@ -102,7 +103,7 @@ def train_views(
     Members that are complete are not trained again. The model ends in the state it had before.
 
     Raises:
-        DatasetError: no row has a target token.
+        DatasetError: no row has a target token, or a member would have no row to train on.
         CheckFailedError: the loss became NaN or infinite.
         ModelError: the folder holds snapshots of another warm-up.
         StorageError: a snapshot could not be written.
@@ -112,10 +113,14 @@ def train_views(
         raise DatasetError(
             f"None of the {len(rows)} rows has a target token, so there is nothing to train on. Look at them with gradscore preview."
         )
-    plan = plan_warmup(len(usable), config)
-    trainer = _Trainer(model, usable, plan, config.learning_rate, seed, pad_id, max_batch_tokens, trunk)
+    shown = rows_of_members(usable, config)
+    # Every member takes equally many steps, so that their snapshots can be compared.
+    plan = plan_warmup(min(map(len, shown)), config)
     home = folder.absolute() / FOLDER
-    for member in range(plan.members):
+    for member, rows_shown in enumerate(shown):
+        trainer = _Trainer(
+            model, rows_shown, plan, config.learning_rate, seed, pad_id, max_batch_tokens, trunk
+        )
         if not _is_complete(home / f"member-{member}", plan, trainer.identity()):
             trainer.train_member(member, home, reporter or SilentReporter())
     views = [

@@ -18,6 +18,7 @@ from gradscore.config import ModelConfig
 from gradscore.errors import CheckFailedError, DatasetError, ModelError, StorageError
 from gradscore.model import warmup
 from gradscore.model.adapter import attach_adapter, lora_tensors
+from gradscore.model.folds import fold_of
 from gradscore.model.forward import sample_losses
 from gradscore.model.views import View, ViewSwitch, list_views
 from gradscore.model.warmup import plan_warmup, train_views
@@ -326,3 +327,17 @@ def test_full_disk_is_told(model_folder: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(PeftModel, "save_pretrained", full)
     with pytest.raises(StorageError, match=r"step-000004 could not be written: .*No space left.* Make room"):
         train(model, tmp_path)
+
+
+def test_a_cross_fitted_member_is_a_plain_warm_up_without_its_fold(
+    model_folder: Path, tmp_path: Path
+) -> None:
+    keyed = [replace(row, row_key=f"{i:08x}{row.row_key[8:]}") for i, row in enumerate(DATA)]
+    config = replace(SHORT, members=2)
+    views = train(fresh(model_folder), tmp_path / "folds", replace(config, cross_fit=True), data=keyed)
+    for member in (0, 1):
+        others = [row for row in keyed if fold_of(row.row_key, 2) != member]
+        plain = train(fresh(model_folder), tmp_path / f"without-{member}", config, data=others)
+        same = [view for view in plain if view.member == member]
+        found = [view for view in views if view.member == member]
+        assert all(equal(a, b) for a, b in zip(found, same, strict=True))
