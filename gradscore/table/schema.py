@@ -8,7 +8,7 @@ float32 (`layer_norms`) and float16 (`sketch`). A missing score is null, never N
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,8 @@ class Column:
     range: str
     """Values that can occur."""
     nullable: bool = True
+    better: Literal["high", "low", ""] = ""
+    """Which values should speak for a sound row; empty where the column does not claim to say. `validate` tests it."""
 
 
 _NORM = "L2 norm over all counted parameters"
@@ -76,10 +78,36 @@ COLUMNS: tuple[Column, ...] = (
     Column("n_target_tokens", pa.int64(), "tokens that entered the loss", "tokens", "", ">= 0", False),
     Column("truncated", pa.bool_(), "the row was longer than the limit and lost a part", "", "", "", False),
     Column("n_views", pa.int64(), "views that the scores rest on, per member", "views", "", ">= 0", False),
-    Column("loss", pa.float64(), "loss, mean over views", "nats per target token", _HARD, ">= 0"),
-    Column("loss_first", pa.float64(), "loss under the oldest view", "nats per target token", _HARD, ">= 0"),
-    Column("loss_last", pa.float64(), "loss under the newest view", "nats per target token", _HARD, ">= 0"),
-    Column("grad_norm", pa.float64(), f"gradient norm, mean over views; {_NORM}", "norm", _STEEP, ">= 0"),
+    Column(
+        "loss", pa.float64(), "loss, mean over views", "nats per target token", _HARD, ">= 0", better="low"
+    ),
+    Column(
+        "loss_first",
+        pa.float64(),
+        "loss under the oldest view",
+        "nats per target token",
+        _HARD,
+        ">= 0",
+        better="low",
+    ),
+    Column(
+        "loss_last",
+        pa.float64(),
+        "loss under the newest view",
+        "nats per target token",
+        _HARD,
+        ">= 0",
+        better="low",
+    ),
+    Column(
+        "grad_norm",
+        pa.float64(),
+        f"gradient norm, mean over views; {_NORM}",
+        "norm",
+        _STEEP,
+        ">= 0",
+        better="low",
+    ),
     Column(
         "grad_norm_first",
         pa.float64(),
@@ -87,6 +115,7 @@ COLUMNS: tuple[Column, ...] = (
         "norm",
         _STEEP,
         ">= 0",
+        better="low",
     ),
     Column(
         "grad_norm_last",
@@ -95,6 +124,7 @@ COLUMNS: tuple[Column, ...] = (
         "norm",
         _STEEP,
         ">= 0",
+        better="low",
     ),
     Column(
         "gsnr",
@@ -104,6 +134,7 @@ COLUMNS: tuple[Column, ...] = (
         "ratio",
         _CLEAR,
         ">= 0; null with fewer than two views",
+        better="high",
     ),
     Column(
         "gsnr_unbiased",
@@ -112,6 +143,7 @@ COLUMNS: tuple[Column, ...] = (
         "ratio",
         _CLEAR,
         ">= 0; null with fewer than two views",
+        better="high",
     ),
     Column(
         "gsnr_se",
@@ -151,6 +183,7 @@ def column_dictionary() -> list[dict[str, str]]:
             "meaning": column.meaning,
             "unit": column.unit,
             "direction": column.direction,
+            "better": column.better,
             "range": column.range,
         }
         for column in COLUMNS
