@@ -27,6 +27,13 @@ def test_a_key_is_32_hex_digits_and_known():
     assert row_key({"b": 1, "a": "ü"}) == "13fe8d85dbe8ceb938d820935607119d"
 
 
+@settings(max_examples=200)
+@given(ROWS | st.dictionaries(st.text(), st.text()))
+def test_key_is_the_hash_of_the_canonical_json_as_the_slow_way_writes_it(row):
+    text = json.dumps(canonical(row), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    assert row_key(row) == bytes_key(text.encode("ascii"))
+
+
 @settings(max_examples=30)
 @given(ROWS)
 def test_key_does_not_depend_on_the_order_of_fields(row):
