@@ -1,0 +1,102 @@
+"""Tests quality/model.py: the formula against a slow twin, missing values, the file, and its errors."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradscore.errors import TableError
+from gradscore.quality.model import Feature, QualityModel, apply, read_quality, write_quality
+
+MODEL = QualityModel(
+    features=(Feature("loss", "log", 0.5, 0.8), Feature("alignment", "identity", 0.1, 0.2)),
+    intercept=1.5,
+    weights=(-2.0, 0.7),
+    slope=0.9,
+    offset=0.1,
+    bootstrap=((1.4, -1.8, 0.6), (1.7, -2.4, 0.9), (1.5, -2.1, 0.5)),
+    fitted_on={"dataset": "数据.jsonl"},
+    evidence={"all": 0.9},
+)
+
+
+def slow_quality(loss: float, alignment: float, fit: tuple[float, ...]) -> float:
+    """Slow and obviously right: the formula of the module's first lines for one row and one fit."""
+    z1 = max(-4.0, min(4.0, (math.log(max(loss, 1e-6)) - 0.5) / 0.8))
+    z2 = max(-4.0, min(4.0, (alignment - 0.1) / 0.2))
+    s = fit[0] + fit[1] * z1 + fit[2] * z2
+    return 1 / (1 + math.exp(-(0.1 + 0.9 * s)))
+
+
+@given(st.floats(0, 1e6), st.floats(-1, 1))
+def test_quality_is_the_formula(loss: float, alignment: float) -> None:
+    found = apply(MODEL, {"loss": [loss], "alignment": [alignment]})
+    own = slow_quality(loss, alignment, (1.5, -2.0, 0.7))
+    fits = [own, *(slow_quality(loss, alignment, fit) for fit in MODEL.bootstrap)]
+    assert found.quality[0] == pytest.approx(own, rel=1e-9)
+    assert found.low[0] == pytest.approx(min(own, float(np.quantile(fits, 0.025))), rel=1e-9)
+    assert found.high[0] == pytest.approx(max(own, float(np.quantile(fits, 0.975))), rel=1e-9)
+    assert 0 <= found.low[0] <= found.quality[0] <= found.high[0] <= 1
+
+
+def test_a_row_without_a_value_has_no_quality_and_its_neighbours_have() -> None:
+    frame = pd.DataFrame({"loss": [1.0, np.nan, 2.0], "alignment": [0.1, 0.2, np.nan]})
+    found = apply(MODEL, frame)
+    for values in found:
+        assert np.isfinite(values).tolist() == [True, False, False]
+
+
+def test_a_table_without_rows_has_no_qualities() -> None:
+    assert [len(values) for values in apply(MODEL, {"loss": [], "alignment": []})] == [0, 0, 0]
+
+
+def test_rows_in_blocks_are_as_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    columns = {"loss": rng.random(20), "alignment": rng.random(20)}
+    whole = apply(MODEL, columns)
+    monkeypatch.setattr("gradscore.quality.model.ROWS_PER_BLOCK", 7)
+    for found, expected in zip(apply(MODEL, columns), whole, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_an_absent_column_is_an_error_that_says_how_to_get_it() -> None:
+    with pytest.raises(
+        TableError, match=r"does not have: alignment; it has: loss\. Score with --measures alignment"
+    ):
+        apply(MODEL, {"loss": [1.0]})
+
+
+def test_what_is_written_is_read_and_can_be_read_by_people(tmp_path: Path) -> None:
+    path = tmp_path / "quality.json"
+    write_quality(MODEL, path)
+    assert read_quality(path) == MODEL
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert content["features"][0] == {"name": "loss", "transform": "log", "center": 0.5, "scale": 0.8}
+    assert "数据.jsonl" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not valid JSON"),
+        ("[]", "is no quality model"),
+        ('{"format": "other"}', "is no quality model"),
+        ('{"format": "gradscore quality", "format_version": 9}', "has format 9; this release reads up to 1"),
+        ('{"format": "gradscore quality", "format_version": 1}', r"is damaged \(KeyError\('features'\)\)"),
+    ],
+)
+def test_another_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "quality.json"
+    path.write_text(text)
+    with pytest.raises(TableError, match=message):
+        read_quality(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"cannot be read: No such file.* Give the quality\.json"):
+        read_quality(tmp_path / "none.json")
