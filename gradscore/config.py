@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from gradscore.errors import ConfigError
+from gradscore.measures import parse_measures
 
 LAST_LAYERS = r"last:(?:(?P<count>[1-9]\d*)|(?P<percent>\d+(?:\.\d+)?)%)"
 """What `--lora-layers` takes besides a regular expression on module names."""
@@ -301,10 +302,22 @@ class ScoreConfig:
     sketch: int = option(
         0, "Length of the sketch of each row's mean gradient stored in the table; 0 stores none."
     )
+    measures: str = option(
+        "default",
+        "Optional columns: default, all, or names from docs/scores.md, comma-separated; empty for none.",
+    )
+    gsnr_paper: Literal["variance", "std", "drop"] = option(
+        "variance",
+        "What gsnr_paper divides the drop of the gradient norm by: variance or standard deviation between members, or nothing.",
+    )
 
     def __post_init__(self) -> None:
         mistakes: list[str] = []
         require_finite(mistakes, self)
+        try:
+            parse_measures(self.measures)
+        except ConfigError as error:
+            mistakes += error.mistakes
         require(
             mistakes, 1e-3 <= self.momentum <= 1, f"--momentum must lie in [0.001, 1], not {self.momentum}."
         )

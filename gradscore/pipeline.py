@@ -19,6 +19,7 @@ from gradscore.emit.outputs import plan_outputs
 from gradscore.emit.source import read_categories, reopen_source
 from gradscore.filter.decide import decide
 from gradscore.filter.noise import order_noise
+from gradscore.measures import parse_measures
 from gradscore.records import Reporter, SilentReporter
 from gradscore.table.parts import PartWriter
 from gradscore.table.read import read_table
@@ -92,7 +93,8 @@ def score_dataset(config: RunConfig, reporter: Reporter | None = None) -> ScoreO
         overwrite=config.table.overwrite,
         resume=config.table.resume,
     )
-    parts = PartWriter(run, reporter, part_seconds=config.table.part_seconds)
+    measures = parse_measures(config.scores.measures)
+    parts = PartWriter(run, reporter, measures=measures, part_seconds=config.table.part_seconds)
     # 2. Choose the engine, make the views, and hold the engine against plain autograd.
     sweep, check = prepare(config, source.record.dataset, training_rows, loaded, run, reporter)
     # 3. Score every row that is not on disk yet.

@@ -106,6 +106,8 @@ class ScoredRow:
     gsnr_spread: float | None = None
     layer_norms: tuple[float, ...] | None = None
     sketch: tuple[float, ...] | None = None
+    measures: Mapping[str, float | None] = field(default_factory=dict)
+    """The optional columns that were asked for, by name; see `gradscore.measures`."""
 
 
 @runtime_checkable  # the tests check the types of arguments while they run

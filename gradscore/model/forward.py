@@ -74,7 +74,7 @@ def sample_losses(
     causal = base_model(model)
     rows, columns = torch.nonzero(batch.target_mask[:, 1:], as_tuple=True)
     if causal.config.model_type in PLAIN_HEADS:
-        with _start(causal, batch):
+        with started(causal, batch):
             hidden = causal.get_decoder()(**decoder_inputs(causal.get_decoder(), batch)).last_hidden_state
         token_losses = _plain_head_losses(causal, hidden, batch, rows, columns, call_head)
     else:
@@ -88,7 +88,7 @@ def base_model(model: nn.Module) -> Any:
     return model.get_base_model() if isinstance(model, PeftModel) else model
 
 
-def _start(causal: nn.Module, batch: Batch) -> AbstractContextManager[None]:
+def started(causal: nn.Module, batch: Batch) -> AbstractContextManager[None]:
     """Let the forward pass begin at the bottom, or where the batch already is."""
     return nullcontext() if batch.midway is None else started_from(causal, batch.midway)
 
@@ -124,18 +124,22 @@ def _plain_head_losses(
 
 
 def _own_head_losses(causal: Any, batch: Batch, rows: Tensor, columns: Tensor) -> Float[Tensor, " m"]:
-    """Run the model's own forward, but show its head only the positions that predict a target."""
+    logits = own_head_logits(causal, batch, rows, columns)
+    return functional.cross_entropy(wide(logits), batch.input_ids[rows, columns + 1], reduction="none")
+
+
+def own_head_logits(causal: Any, batch: Batch, rows: Tensor, columns: Tensor) -> Float[Tensor, "m v"]:
+    """Return logits from the model's own forward, but show its head only the positions that predict a target."""
 
     def gather(_module: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return (arguments[0][rows, columns].unsqueeze(0), *arguments[1:])
 
     handle = causal.get_output_embeddings().register_forward_pre_hook(gather)
     try:
-        with _start(causal, batch):
-            logits = causal(**decoder_inputs(causal, batch)).logits[0]
+        with started(causal, batch):
+            return causal(**decoder_inputs(causal, batch)).logits[0]
     finally:
         handle.remove()
-    return functional.cross_entropy(wide(logits), batch.input_ids[rows, columns + 1], reduction="none")
 
 
 def wide(values: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 from gradscore import __version__
 from gradscore.config import ModelConfig, RunConfig, to_mapping
 from gradscore.data.read import RowSource
+from gradscore.measures import parse_measures
 from gradscore.model.checkpoints import checkpoint_views
 from gradscore.model.fingerprint import fingerprint_files, fingerprint_folder
 from gradscore.model.load import LoadedModel
@@ -26,6 +27,7 @@ def run_identity(
     for section, name in _CHANGES_NO_NUMBER:
         del mapping[section][name]
     mapping["data"]["dataset"] = source.record.dataset
+    mapping["scores"]["measures"] = list(parse_measures(config.scores.measures))
     return {
         **{section: mapping[section] for section in ("data", "model", "gradients", "scores")},
         "model_fingerprint": loaded.fingerprint,

@@ -19,6 +19,7 @@ from gradscore.model.load import LoadedModel, position_boundary
 from gradscore.model.trunk import Trunk, shared_trunk
 from gradscore.model.views import ViewSwitch, adapter_tensors
 from gradscore.records import EncodedRow, Reporter, SilentReporter
+from gradscore.run.make_measuring import make_measuring
 from gradscore.run.make_views import make_views, needs_adapter
 from gradscore.scores.sweep import Sweep
 from gradscore.table.aside import written_aside
@@ -71,7 +72,7 @@ def prepare(
         reduction = replace(reduction, scales=scales)
         engine = choose_engine(model, parameters, config.gradients, reduction, SilentReporter())
         sweep = replace(sweep, engine=engine, reduction=reduction)
-    return sweep, check
+    return replace(sweep, measuring=make_measuring(config, sweep, loaded, reporter)), check
 
 
 def _trunk(

@@ -1,7 +1,7 @@
 """What one batch of rows gives under all views of one member: losses, norms and moments, as arrays."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -29,6 +29,10 @@ class MemberScores:
     moments: Moments | None
     """None with a single view."""
     sketch: Float[Array, "n s"] | None
+    products: Float[Array, "n k k"] | None = None
+    """Inner products of (g_1, g_2 - g_1, ..., g_R - g_1); None with a single view."""
+    measures: dict[str, Float[Array, " n"]] = field(default_factory=dict)
+    """Optional measures taken under this member, NaN where there is no value."""
 
 
 def score_member(
@@ -52,8 +56,9 @@ def score_member(
     losses = np.stack([_numbers(view.losses) for view in views], 1)
     norms = np.stack([_numbers(view.norm()) for view in views], 1)
     basis = view_basis(views)
+    products = inner_products(basis) if len(views) > 1 else None
     with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are dropped by is_finite
-        scored = moments(inner_products(basis), config.momentum, config.epsilon) if len(views) > 1 else None
+        scored = None if products is None else moments(products, config.momentum, config.epsilon)
     return MemberScores(
         losses=losses,
         norms=norms,
@@ -61,6 +66,7 @@ def score_member(
         is_finite=is_finite,
         moments=scored,
         sketch=None if sketch is None else _numbers(sketch.of(names, mean_vectors(basis, config.momentum))),
+        products=products,
     )
 
 

@@ -1,7 +1,8 @@
 """From arrays over a batch to rows of the table: means over members, and a status where there is no score."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from gradscore.scores.member import MemberScores
 from gradscore.scores.moments import Moments
 
 Array = np.ndarray
+NO_MEASURES: Mapping[str, Float[Array, " n"]] = MappingProxyType({})
 
 
 def without_scores(row: EncodedRow, source: str, status: str | None = None) -> ScoredRow:
@@ -29,8 +31,20 @@ def without_scores(row: EncodedRow, source: str, status: str | None = None) -> S
     )
 
 
-def with_scores(rows: Sequence[EncodedRow], members: Sequence[MemberScores], source: str) -> list[ScoredRow]:
-    """Return the table rows of a batch. Every quantity is the mean over members of the member's own value."""
+def with_scores(
+    rows: Sequence[EncodedRow],
+    members: Sequence[MemberScores],
+    source: str,
+    measures: Mapping[str, Float[Array, " n"]] = NO_MEASURES,
+) -> list[ScoredRow]:
+    """Return the table rows of a batch. Every quantity is the mean over members of the member's own value.
+
+    Args:
+        rows: of the batch.
+        members: their scores under each member.
+        source: the dataset that they come from.
+        measures: optional columns; a value that is not finite means that the row has none.
+    """
     losses = np.mean([member.losses for member in members], axis=0)
     norms = np.mean([member.norms for member in members], axis=0)
     group_norms = np.mean([member.group_norms for member in members], axis=0)
@@ -56,10 +70,15 @@ def with_scores(rows: Sequence[EncodedRow], members: Sequence[MemberScores], sou
                 grad_norm_last=float(norms[i, -1]),
                 layer_norms=tuple(group_norms[i].tolist()),
                 sketch=None if sketch is None else tuple(sketch[i].tolist()),
+                measures={name: _finite(column[i]) for name, column in measures.items()},
                 **values,
             )
         )
     return scored
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
 
 
 def _moment_columns(members: Sequence[Moments]) -> dict[str, Float[Array, " n"]]:

@@ -8,7 +8,7 @@ row at a time, for the same reason.
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import torch
@@ -28,6 +28,7 @@ from gradscore.model.load import position_boundary
 from gradscore.model.trunk import Trunk
 from gradscore.model.views import View, ViewSwitch, view_seed
 from gradscore.records import OK, EncodedRow, ScoredRow
+from gradscore.scores.measuring import Measuring
 from gradscore.scores.member import MemberScores, score_member
 from gradscore.scores.rows import with_scores, without_scores
 
@@ -54,6 +55,8 @@ class Sweep:
     sketch: CountSketch | None = None
     trunk: Trunk | None = None
     """Layers that all views share; None where every view runs the whole model."""
+    measuring: Measuring | None = None
+    """The optional measures that are taken of every row."""
 
     def score(self, rows: Sequence[EncodedRow]) -> Iterator[list[ScoredRow]]:
         """Yield scored rows batch by batch; rows without a score come at once.
@@ -115,7 +118,10 @@ class Sweep:
     def _score_batch(self, rows: list[EncodedRow]) -> list[ScoredRow]:
         """Return the scored rows of one batch; one that does not fit into the GPU's memory is halved."""
         try:
-            return with_scores(rows, self._score_members(rows), self.source)
+            batch = self.collate(rows)
+            members = self._score_members(batch)
+            measures = {} if self.measuring is None else self.measuring.of_rows(batch, members)
+            return with_scores(rows, members, self.source, measures)
         except torch.OutOfMemoryError as error:
             if len(rows) == 1:
                 raise CheckFailedError(
@@ -126,15 +132,16 @@ class Sweep:
         middle = len(rows) // 2
         return self._score_batch(rows[:middle]) + self._score_batch(rows[middle:])
 
-    def _score_members(self, rows: list[EncodedRow]) -> list[MemberScores]:
-        batch = self.collate(rows)
+    def _score_members(self, batch: Batch) -> list[MemberScores]:
         names = tuple(parameter.name for parameter in self.parameters)
         members = []
         for _, views in groupby(self.views, lambda view: view.member):
             gradients = [self._gradients(view, batch) for view in views]
             if self.clip is not None:
                 gradients = [view.clipped(self.clip) for view in gradients]
-            members.append(score_member(gradients, self._groups(), self.scores, names, self.sketch))
+            member = score_member(gradients, self._groups(), self.scores, names, self.sketch)
+            extra = {} if self.measuring is None else self.measuring.of_member(gradients)
+            members.append(replace(member, measures=extra))
         return members
 
     def _gradients(self, view: View, batch: Batch) -> SampleGradients:

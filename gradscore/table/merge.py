@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gradscore.errors import TableError
 from gradscore.table.aside import flush_to_disk, storage_error, written_aside
 from gradscore.table.run import MANIFEST
-from gradscore.table.schema import FORMAT_VERSION, METADATA_KEY, SCHEMA, column_dictionary
+from gradscore.table.schema import FORMAT_VERSION, METADATA_KEY, column_dictionary, table_schema
 
 RowId: TypeAlias = tuple[int, str | None]
 SIDES = (None, "chosen", "rejected")
@@ -30,14 +30,14 @@ ROWS_PER_FILE = 250_000
 _SAFE = "All scores are safe in the run folder; nothing has to be scored again."
 
 
-def footer_schema(metadata: Mapping[str, Any]) -> pa.Schema:
+def footer_schema(metadata: Mapping[str, Any], measures: Sequence[str] = ()) -> pa.Schema:
     """Return the table's schema with the footer metadata in it, the column dictionary included.
 
     Raises:
         ValueError: the metadata is not plain JSON, or holds NaN.
     """
-    content = {"format_version": FORMAT_VERSION, **metadata, "columns": column_dictionary()}
-    return SCHEMA.with_metadata({METADATA_KEY: json.dumps(content, allow_nan=False).encode()})
+    content = {"format_version": FORMAT_VERSION, **metadata, "columns": column_dictionary(measures)}
+    return table_schema(measures).with_metadata({METADATA_KEY: json.dumps(content, allow_nan=False).encode()})
 
 
 def write_table(
@@ -47,6 +47,7 @@ def write_table(
     *,
     metadata: Mapping[str, Any],
     wanted: AbstractSet[RowId],
+    measures: Sequence[str] = (),
 ) -> None:
     """Write the wanted rows of all parts, sorted by (row_index, side), as a finished table at `output`.
 
@@ -55,13 +56,13 @@ def write_table(
     Raises:
         StorageError: the table cannot be written; parts and an older table are untouched.
     """
-    schema = footer_schema(metadata)
+    schema = footer_schema(metadata, measures)
     sorting, aside = run_folder / "sorting", run_folder / "finished"
     try:
         for folder in (sorting, aside):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-        buckets = _deal(parts, sorting, wanted)
+        buckets = _deal(parts, sorting, wanted, table_schema(measures))
         if output.suffix == ".parquet":
             _write_file(buckets, output, schema, what=f"the score table of {len(wanted)} rows")
         else:
@@ -74,17 +75,17 @@ def write_table(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _deal(parts: Sequence[Path], folder: Path, wanted: AbstractSet[RowId]) -> list[Path]:
+def _deal(parts: Sequence[Path], folder: Path, wanted: AbstractSet[RowId], schema: pa.Schema) -> list[Path]:
     """Write the wanted rows of all parts into bucket files of ascending, disjoint row-index ranges."""
     codes = np.sort(np.array([index * 3 + SIDES.index(side) for index, side in wanted], dtype=np.int64))
     starts = np.unique(codes[::ROWS_PER_BUCKET] // 3) * 3  # both sides of a pair share a bucket
     paths = [folder / f"bucket-{number:05d}.arrow" for number in range(len(starts))]
-    writers = [pa.ipc.new_file(path, SCHEMA) for path in paths]
+    writers = [pa.ipc.new_file(path, schema) for path in paths]
     seen: list[NDArray[np.int64]] = []
     try:
         collected: list[pa.Table] = []
         for position, part in enumerate(parts):
-            collected.append(pq.read_table(part, schema=SCHEMA))
+            collected.append(pq.read_table(part, schema=schema))
             is_last = position == len(parts) - 1
             # Small parts are gathered first: one bucket gets few large batches, not many tiny ones.
             if is_last or sum(table.num_rows for table in collected) >= ROWS_PER_BUCKET:

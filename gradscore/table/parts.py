@@ -19,7 +19,7 @@ from gradscore.records import Reporter, ScoredRow
 from gradscore.table.aside import TEMPORARY_SUFFIX, storage_error, written_aside
 from gradscore.table.merge import RowId, write_table
 from gradscore.table.run import RunFolder
-from gradscore.table.schema import SCHEMA, to_arrow
+from gradscore.table.schema import table_schema, to_arrow
 
 ROWS_PER_PART = 10_000
 
@@ -32,11 +32,13 @@ class PartWriter:
         run: RunFolder,
         reporter: Reporter,
         *,
+        measures: Sequence[str] = (),
         part_seconds: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._run = run
         self._reporter = reporter
+        self._measures = tuple(measures)
         self._part_seconds = part_seconds
         self._clock = clock
         self._token = secrets.token_hex(4)
@@ -73,7 +75,9 @@ class PartWriter:
             what = f"the scores of {len(self._pending)} rows"
             safe = f"The {len(self._done)} rows written before are safe and will not be scored again."
             with written_aside(self._next_path(), what=what, safe=safe) as temporary:
-                pq.write_table(to_arrow(list(self._pending.values())), temporary, compression="zstd")
+                pq.write_table(
+                    to_arrow(list(self._pending.values()), self._measures), temporary, compression="zstd"
+                )
             self._done.update({row_id: row.row_key for row_id, row in self._pending.items()})
             self._pending = {}
         self._last_flush = self._clock()
@@ -105,7 +109,14 @@ class PartWriter:
             self._reporter.message(
                 f"{surplus} rows scored earlier are not part of this run and are left out."
             )
-        write_table(self._paths(), self._run.output, self._run.path, metadata=metadata, wanted=wanted)
+        write_table(
+            self._paths(),
+            self._run.output,
+            self._run.path,
+            metadata=metadata,
+            wanted=wanted,
+            measures=self._measures,
+        )
         shutil.rmtree(self._run.parts)
         return self._run.output
 
@@ -141,7 +152,7 @@ class PartWriter:
     def _read_identity_columns(self, path: Path) -> Iterator[tuple[int, str | None, str]]:
         try:
             with pq.ParquetFile(path) as file:
-                if not file.schema_arrow.equals(SCHEMA):
+                if not file.schema_arrow.equals(table_schema(self._measures)):
                     raise TableError(
                         f"The part {path} was written by another version of gradscore. "
                         "Finish the run with that version, or pass --overwrite to start anew."

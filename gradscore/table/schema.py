@@ -1,7 +1,7 @@
 """The columns of the score table: type, meaning, unit, direction and range of each, in one place.
 
 The dictionary travels in the footer of every table, so a reader never has to guess what a number means
-or which direction is better. Scores are float64; the two list columns, most of a table's bytes, are
+or which direction is better. Columns of `gradscore.measures` are there where they were asked for, before the list columns. Scores are float64; the two list columns, most of a table's bytes, are
 float32 (`layer_norms`) and float16 (`sketch`). A missing score is null, never NaN and never 0.
 """
 
@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from gradscore.measures import MEASURES
 from gradscore.records import ScoredRow
 
 FORMAT_VERSION = 1
@@ -171,10 +172,29 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column("sketch", pa.list_(pa.float16()), "random sketch of the mean gradient", "", "", ""),
 )
-SCHEMA = pa.schema([pa.field(column.name, column.arrow_type, column.nullable) for column in COLUMNS])
 
 
-def column_dictionary() -> list[dict[str, str]]:
+def table_columns(measures: Sequence[str] = ()) -> tuple[Column, ...]:
+    """Return the columns of a table with these measures: the optional ones stand before the list columns."""
+    optional = tuple(
+        Column(m.name, pa.float64(), m.meaning, m.unit, m.direction, m.range)
+        for m in (MEASURES[name] for name in measures)
+    )
+    scalars = tuple(column for column in COLUMNS if not pa.types.is_list(column.arrow_type))
+    return (*scalars, *optional, *COLUMNS[len(scalars) :])
+
+
+def table_schema(measures: Sequence[str] = ()) -> pa.Schema:
+    """Return the Arrow schema of a table with these measures."""
+    columns = table_columns(measures)
+    return pa.schema([pa.field(column.name, column.arrow_type, column.nullable) for column in columns])
+
+
+SCHEMA = table_schema()
+"""Of a table without optional columns."""
+
+
+def column_dictionary(measures: Sequence[str] = ()) -> list[dict[str, str]]:
     """Return the description of every column as plain values, for the table's footer."""
     return [
         {
@@ -186,27 +206,34 @@ def column_dictionary() -> list[dict[str, str]]:
             "better": column.better,
             "range": column.range,
         }
-        for column in COLUMNS
+        for column in table_columns(measures)
     ]
 
 
-def to_arrow(rows: Sequence[ScoredRow]) -> pa.Table:
+def to_arrow(rows: Sequence[ScoredRow], measures: Sequence[str] = ()) -> pa.Table:
     """Return the rows as an Arrow table with the score table's schema, in the order given.
+
+    Args:
+        rows: a measure that a row does not have is null.
+        measures: the optional columns.
 
     Raises:
         ValueError: a score is NaN or infinite. Rows whose gradient is not finite carry a status and no
             score, so this is a mistake in the code that made the row.
     """
     arrays = []
-    for column in COLUMNS:
-        values = [getattr(row, column.name) for row in rows]
+    for column in table_columns(measures):
+        if column.name in measures:
+            values = [row.measures.get(column.name) for row in rows]
+        else:
+            values = [getattr(row, column.name) for row in rows]
         if pa.types.is_floating(column.arrow_type):
             _require_finite(column.name, rows, values)
         if pa.types.is_list(column.arrow_type):
             arrays.append(_list_array(column, rows, values))
         else:
             arrays.append(pa.array(values, column.arrow_type))
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+    return pa.Table.from_arrays(arrays, schema=table_schema(measures))
 
 
 def _require_finite(name: str, rows: Sequence[ScoredRow], values: list[float | None]) -> None:
@@ -232,4 +259,4 @@ def _list_array(column: Column, rows: Sequence[ScoredRow], values: list[Any]) ->
     )
 
 
-assert [column.name for column in COLUMNS] == [field.name for field in fields(ScoredRow)]
+assert [column.name for column in COLUMNS] == [f.name for f in fields(ScoredRow) if f.name != "measures"]

@@ -13,7 +13,9 @@ from gradscore.scores.rows import with_scores, without_scores
 from tests import cases
 
 IDENTITY = ("row_index", "row_key", "category", "side", "n_tokens", "n_target_tokens", "truncated")
-SCORES = {field.name for field in dataclasses.fields(ScoredRow)} - {*IDENTITY, "source", "status", "n_views"}
+SCORES = {field.name for field in dataclasses.fields(ScoredRow)} - {
+    *IDENTITY, "source", "status", "n_views", "measures",
+}  # fmt: skip
 ROWS = [
     dataclasses.replace(row, category="sums", side="chosen", truncated=True) for row in cases.rows((9, 5))
 ]
@@ -37,6 +39,7 @@ def member(offset: float = 0.0, views: int = 3, sketch: bool = False) -> MemberS
 def assert_no_scores(row: ScoredRow) -> None:
     assert row.n_views == 0
     assert {name: getattr(row, name) for name in SCORES} == dict.fromkeys(SCORES)
+    assert row.measures == {}
 
 
 def score(members: Sequence[MemberScores], rows: Sequence[EncodedRow] = ROWS) -> list[ScoredRow]:
@@ -97,3 +100,12 @@ def test_a_row_without_scores_keeps_its_reason() -> None:
     assert without_scores(row, "data.jsonl").status == NO_TARGET_TOKENS
     assert without_scores(row, "data.jsonl", NON_FINITE).status == NON_FINITE
     assert_no_scores(without_scores(row, "data.jsonl"))
+
+
+def test_measures_are_numbers_or_missing_and_a_row_without_scores_has_none() -> None:
+    found = {"el2n": np.array([0.5, np.nan]), "perplexity": np.array([np.inf, 2.0])}
+    first, second = with_scores(ROWS, [member()], "data.jsonl", found)
+    assert first.measures == {"el2n": 0.5, "perplexity": None}
+    assert second.measures == {"el2n": None, "perplexity": 2.0}
+    broken = dataclasses.replace(member(), is_finite=np.array([False, True]))
+    assert_no_scores(with_scores(ROWS, [broken], "data.jsonl", found)[0])

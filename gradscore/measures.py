@@ -1,0 +1,192 @@
+"""The optional columns of the score table: what each measure says, where it comes from, and what it costs.
+
+Pure data, without torch: configuration checks names against it, the table describes its columns from it, and the
+sweep reads from it which passes are needed. Formulas and warnings are in docs/scores.md. Costs are counted in passes
+over a row: a view of the sweep is one forward and one backward pass.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from gradscore.errors import ConfigError
+
+PassName = Literal["views", "base"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Work on each row that several measures share."""
+
+    forwards: int
+    backwards: int
+    what: str
+
+
+PASSES: dict[PassName, Pass] = {
+    "views": Pass(0, 0, "from the views' own passes"),
+    "base": Pass(1, 0, "the model without its adapter"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One optional column."""
+
+    name: str
+    meaning: str
+    unit: str
+    """Unit of a value, empty where there is none."""
+    direction: str
+    """What a high value says."""
+    range: str
+    """Values that can occur, and when there is none."""
+    passes: tuple[PassName, ...]
+    source: str
+    """Where the measure is taken from."""
+    is_default: bool = False
+
+
+_HARD = "high: the model finds the answer hard"
+_NATS = "nats per target token"
+
+MEASURES: dict[str, Measure] = {
+    measure.name: measure
+    for measure in (
+        Measure(
+            "consistency",
+            "cosine between the gradients of successive views, mean over pairs",
+            "cosine",
+            "high: the row pulls in one direction while the model is trained",
+            "-1 to 1; null with fewer than two views or where a gradient is zero",
+            ("views",),
+            "ours; cosine between successive steps as in gradient profiles",
+            is_default=True,
+        ),
+        Measure(
+            "gsnr_paper",
+            "relative drop of the gradient norm from the oldest to the newest view, over the spread between members "
+            "(--gsnr-paper); our reading of the paper",
+            "ratio",
+            "high: the row is learned, and the members agree on how far",
+            "below, at or above 0; null with fewer than two views, and with one member unless --gsnr-paper drop",
+            ("views",),
+            "arXiv:2601.13697, our reading",
+        ),
+        Measure(
+            "effective_rank",
+            "effective rank of the gradients of A and B under the newest view, mean over adapter matrices",
+            "directions",
+            "high: the row moves the adapter in many directions at once",
+            "1 to the adapter's rank; null where the gradient is zero",
+            ("views",),
+            "Roy & Vetterli 2007 (EUSIPCO)",
+        ),
+        Measure(
+            "base_loss",
+            "loss under the model without its adapter",
+            _NATS,
+            _HARD,
+            ">= 0",
+            ("base",),
+            "the usual baseline",
+            is_default=True,
+        ),
+        Measure(
+            "loss_drop",
+            "base_loss minus the loss under the newest view",
+            _NATS,
+            "high: the model learned the row",
+            "any number",
+            ("base",),
+            "ours",
+            is_default=True,
+        ),
+        Measure(
+            "perplexity",
+            "exp of the mean loss per target token under the model without its adapter",
+            "tokens",
+            _HARD,
+            ">= 1; null past the largest number",
+            ("base",),
+            "the usual baseline",
+        ),
+        Measure(
+            "el2n",
+            "L2 distance between the predicted distribution and the target token, mean over target tokens",
+            "distance",
+            _HARD,
+            "0 to 1.42",
+            ("base",),
+            "EL2N, arXiv:2107.07075, by token",
+        ),
+        Measure(
+            "entropy",
+            "entropy of the predicted distribution, mean over target tokens",
+            _NATS,
+            "high: the model is unsure what comes next",
+            ">= 0",
+            ("base",),
+            "Shannon",
+        ),
+        Measure(
+            "stop_loss",
+            "loss of the stop token that ends the last answer",
+            "nats",
+            "high: the answer ends where the model expects more, as a truncated one does",
+            ">= 0; null where the row was truncated or does not end in a stop token",
+            ("base",),
+            "ours",
+        ),
+    )
+}  # fmt: skip
+
+WORDS = ("default", "all")
+
+
+def parse_measures(words: str) -> tuple[str, ...]:
+    """Return the names that `--measures` asks for, in the order of the registry, each once.
+
+    Args:
+        words: names, comma-separated; `default` and `all` stand for several, nothing for none.
+
+    Raises:
+        ConfigError: a name is unknown; all unknown ones are listed.
+    """
+    asked = {word.strip() for word in words.split(",") if word.strip()}
+    unknown = sorted(asked - {*MEASURES, *WORDS})
+    if unknown:
+        raise ConfigError(
+            f"--measures: {', '.join(unknown)} is unknown. Measures are: {', '.join(MEASURES)}; "
+            "or default, or all, comma-separated."
+        )
+    return tuple(
+        name
+        for name, measure in MEASURES.items()
+        if name in asked or "all" in asked or (measure.is_default and "default" in asked)
+    )
+
+
+def passes_of(names: Iterable[str]) -> tuple[PassName, ...]:
+    """Return the passes that these measures need, each once."""
+    needed = {place for name in names for place in MEASURES[name].passes}
+    return tuple(place for place in PASSES if place in needed)
+
+
+def describe_cost(names: Iterable[str], n_views: int) -> str:
+    """Return one line on what these measures cost on each row, beside the passes of the views."""
+    names = tuple(names)
+    if not names:
+        return "Measures: none beside the columns that every table has"
+    extra = [PASSES[place] for place in passes_of(names) if PASSES[place].forwards]
+    if not extra:
+        return f"Measures: {', '.join(names)}, from the passes of the {n_views} views alone"
+    total = sum(work.forwards + work.backwards for work in extra)
+    parts = "; ".join(f"{_passes(work)} ({work.what})" for work in extra)
+    share = total / (2 * n_views)
+    return f"Measures: {', '.join(names)}. They add to each row {parts}: about {share:.0%} of the {n_views} views' work"
+
+
+def _passes(work: Pass) -> str:
+    backward = f" and {work.backwards} backward" if work.backwards else ""
+    return f"{work.forwards} forward{backward} pass{'es' if work.forwards + work.backwards > 1 else ''}"

@@ -1,0 +1,82 @@
+"""Tests the optional columns end to end: in the table and its dictionary, in the run's identity, after a resume."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from gradscore.errors import TableError, UnsupportedError
+from gradscore.measures import MEASURES, parse_measures
+from tests.pipeline.counter import Counter
+from tests.pipeline.runs import Listener, alpaca_rows, read, score, write_jsonl
+
+
+def test_measures_asked_for_are_columns_with_a_description(
+    finished: Path, model: Path, dataset: Path, expected: pd.DataFrame, tmp_path: Path
+) -> None:
+    listener = Listener()
+    score(
+        listener, model=model, dataset=dataset, output=tmp_path / "s.parquet", measures="entropy,gsnr_paper"
+    )
+    table = read(tmp_path / "s.parquet")
+    core = [name for name in expected.columns if name not in MEASURES]
+    assert set(table.columns) == {*core, "entropy", "gsnr_paper"}
+    pd.testing.assert_frame_equal(table[core], expected[core])
+    assert table["entropy"].between(0, 20).all()
+    assert table["gsnr_paper"].isna().all()  # one member
+    dictionary = json.loads(pq.read_schema(tmp_path / "s.parquet").metadata[b"gradscore"])["columns"]
+    assert [entry["name"] for entry in dictionary] == list(table.columns)
+    assert next(e for e in dictionary if e["name"] == "entropy")["unit"] == "nats per target token"
+    assert any(
+        line.startswith("Measures: gsnr_paper, entropy. They add to each row") for line in listener.said
+    )
+
+
+def test_default_measures_are_there_and_finite(expected: pd.DataFrame) -> None:
+    assert [name for name in expected.columns if name in MEASURES] == list(parse_measures("default"))
+    assert expected["consistency"].between(-1, 1).all()
+    assert (expected["base_loss"] > 0).all()
+    pd.testing.assert_series_equal(
+        expected["loss_drop"], expected["base_loss"] - expected["loss_last"], check_names=False
+    )
+
+
+def test_a_resumed_run_has_the_same_measures(
+    interrupted: dict[str, object], undisturbed: pd.DataFrame
+) -> None:
+    score(**interrupted)
+    table = read(interrupted["output"])
+    for name in parse_measures("default"):
+        pd.testing.assert_series_equal(table[name], undisturbed[name], rtol=1e-5)
+
+
+def test_other_measures_are_another_run(interrupted: dict[str, object], counter: Counter) -> None:
+    with pytest.raises(TableError, match=r"scores\.measures"):
+        score(**interrupted, measures="default,el2n")
+    score(**interrupted, measures="loss_drop,consistency,base_loss")  # in other words, the same
+
+
+def test_a_stop_token_is_found_and_a_truncated_row_has_none(model: Path, tmp_path: Path) -> None:
+    rows = [*alpaca_rows(4), {"instruction": "Say much", "input": "", "output": "much " * 100}]
+    dataset = write_jsonl(tmp_path / "d.jsonl", rows)
+    score(model=model, dataset=dataset, output=tmp_path / "s.parquet", max_length=200, measures="stop_loss")
+    table = read(tmp_path / "s.parquet")
+    assert table["stop_loss"].notna().tolist() == [True] * 4 + [False]
+
+
+def test_what_cannot_be_had_is_refused_by_name_and_left_empty_otherwise(
+    model: Path, dataset: Path, tmp_path: Path
+) -> None:
+    options = {"model": model, "dataset": dataset, "parameters": "linear"}
+    with pytest.raises(UnsupportedError) as caught:
+        score(output=tmp_path / "a.parquet", measures="effective_rank", **options)
+    assert str(caught.value) == (
+        "--measures effective_rank cannot be had in this run: it needs a counted LoRA adapter, without --stride and "
+        "--projection. Leave it out."
+    )
+    listener = Listener()
+    score(listener, output=tmp_path / "b.parquet", measures="all", limit=3, **options)
+    assert read(tmp_path / "b.parquet")["effective_rank"].isna().all()
+    assert any(line.startswith("Measure effective_rank stays empty: it needs") for line in listener.said)

@@ -1,0 +1,182 @@
+"""Tests gradscore.scores.measuring: each measure of a sweep equals a slow twin; passes change nothing else."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+
+from gradscore.config import ScoreConfig
+from gradscore.gradients.hooks import HooksEngine
+from gradscore.gradients.parameters import counted_parameters
+from gradscore.gradients.reduction import Reduction
+from gradscore.measures import MEASURES
+from gradscore.model.views import View, ViewSwitch
+from gradscore.records import EncodedRow, ScoredRow
+from gradscore.scores.measuring import Measuring
+from gradscore.scores.sweep import Sweep
+from tests import cases
+from tests.reference import row_gradients, row_loss
+
+ROWS = cases.rows((9, 5, 12))
+STOP = int(ROWS[1].input_ids[-1])
+
+
+def made(model: PeftModel, views: Sequence[View], *names: str, **changes: object) -> Sweep:
+    parameters = counted_parameters(model, str(changes.pop("words", "lora")))
+    reduction = changes.pop("reduction", Reduction())
+    loss = changes.pop("loss", "mean")
+    switch = ViewSwitch(model, views)
+    measuring = Measuring(
+        names=names or tuple(MEASURES),
+        model=model,
+        switch=switch,
+        parameters=parameters,
+        reduction=reduction,
+        scores=ScoreConfig(gsnr_paper="std"),
+        loss=loss,
+        stop_ids=frozenset({STOP}),
+    )
+    return Sweep(
+        model, HooksEngine(model, parameters, reduction, loss), switch, tuple(views), parameters, reduction,
+        ScoreConfig(), "data.jsonl", 0, 1000, measuring=measuring, **changes,
+    )  # fmt: skip
+
+
+def score(sweep: Sweep, rows: Sequence[EncodedRow] = tuple(ROWS)) -> list[ScoredRow]:
+    with sweep.switch:
+        scored = [row for batch in sweep.score(rows) for row in batch]
+    return sorted(scored, key=lambda row: row.row_index)
+
+
+class Case:
+    """A model with an adapter, two members of two views, and the slow twin's numbers of each."""
+
+    def __init__(self, name: str, folder: object) -> None:
+        self.plain = cases.architecture(name)
+        self.model = cases.with_lora(cases.architecture(name)).requires_grad_(False)
+        names = [n for n, _ in self.model.named_parameters() if "lora_" in n]
+        start = {n: p.clone() for n, p in self.model.named_parameters() if "lora_" in n}
+        generator = torch.Generator().manual_seed(3)
+        self.views: list[View] = []
+        self.gradients: list[list[dict[str, torch.Tensor]]] = []
+        self.losses: list[list[float]] = []
+        for place in range(4):
+            for n in names:
+                parameter = self.model.get_parameter(n)
+                parameter += 0.05 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            path = folder / f"{name}-{place}"
+            self.model.save_pretrained(path, save_embedding_layers=False)
+            self.views.append(View(f"view-{place}", "adapter", place // 2, place % 2, str(path)))
+            self.gradients.append(row_gradients(self.model, ROWS, names))
+            self.losses.append([row_loss(self.model, row).item() for row in ROWS])
+        for n, values in start.items():
+            self.model.get_parameter(n).copy_(values)
+
+    def vector(self, view: int, row: int) -> np.ndarray:
+        return torch.cat([g.flatten() for g in self.gradients[view][row].values()]).numpy()
+
+
+@pytest.fixture(scope="module", params=["gpt2", "llama", "gemma2", "gpt_neox"])
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return Case(request.param, tmp_path_factory.mktemp("views"))
+
+
+def assert_equal(found: Sequence[ScoredRow], name: str, expected: Sequence[float]) -> None:
+    np.testing.assert_allclose([row.measures[name] for row in found], expected, rtol=1e-6, err_msg=name)
+
+
+def test_measures_of_the_views_equal_the_slow_twin(case: Case) -> None:
+    found = score(made(case.model, case.views, "consistency", "gsnr_paper", "effective_rank"))
+    consistency, paper, rank = [], [], []
+    for i in range(len(ROWS)):
+        g = [case.vector(v, i) for v in range(4)]
+        norms = [np.linalg.norm(v) for v in g]
+        consistency.append(np.mean([g[m] @ g[m + 1] / norms[m] / norms[m + 1] for m in (0, 2)]))
+        early, late = (norms[0] + norms[2]) / 2, (norms[1] + norms[3]) / 2
+        paper.append((early - late) / early / np.std([norms[1], norms[3]], ddof=1))
+        ranks = []
+        for view in (1, 3):
+            for matrix in case.gradients[view][i].values():
+                sigma = torch.linalg.svdvals(matrix)
+                share = sigma / sigma.sum()
+                ranks.append(float(torch.exp(-(share * share.log()).sum())))
+        rank.append(np.mean(ranks))
+    assert_equal(found, "consistency", consistency)
+    assert_equal(found, "gsnr_paper", paper)
+    assert_equal(found, "effective_rank", rank)
+
+
+def test_measures_of_the_model_without_its_adapter_equal_the_slow_twin(case: Case) -> None:
+    found = score(made(case.model, case.views))
+    losses = [row_loss(case.plain, row).item() for row in ROWS]
+    assert_equal(found, "base_loss", losses)
+    assert_equal(found, "perplexity", np.exp(losses))
+    newest = np.mean([case.losses[1], case.losses[3]], axis=0)
+    assert_equal(found, "loss_drop", losses - newest)
+    for name, of_token in (("entropy", _entropy), ("el2n", _distance)):
+        expected = [np.mean([of_token(p, t) for p, t in _predicted(case.plain, row)]) for row in ROWS]
+        assert_equal(found, name, expected)
+
+
+def _predicted(model: torch.nn.Module, row: EncodedRow) -> list[tuple[np.ndarray, int]]:
+    logits = model(input_ids=torch.from_numpy(row.input_ids)[None], use_cache=False).logits[0]
+    p = torch.softmax(logits, -1).numpy()
+    return [(p[t - 1], int(row.input_ids[t])) for t in np.flatnonzero(row.target_mask)]
+
+
+def _entropy(p: np.ndarray, _token: int) -> float:
+    return float(-(p * np.log(p)).sum())
+
+
+def _distance(p: np.ndarray, token: int) -> float:
+    wanted = np.zeros_like(p)
+    wanted[token] = 1.0
+    return float(np.linalg.norm(p - wanted))
+
+
+def test_the_stop_token_has_a_loss_of_its_own_where_the_row_ends_in_it(case: Case) -> None:
+    cut = dataclasses.replace(ROWS[1], row_index=7, truncated=True)
+    found = score(made(case.model, case.views, "stop_loss"), [*ROWS, cut])
+    p, token = _predicted(case.plain, ROWS[1])[-1]
+    assert found[1].measures["stop_loss"] == pytest.approx(-np.log(p[token]))
+    assert [row.measures["stop_loss"] for row in (found[0], found[2], found[3])] == [None, None, None]
+
+
+def test_losses_that_are_summed_drop_by_the_token_all_the_same(case: Case) -> None:
+    mean, total = (score(made(case.model, case.views, loss=loss)) for loss in ("mean", "sum"))
+    for one, other in zip(mean, total, strict=True):
+        assert other.measures["loss_drop"] == pytest.approx(one.measures["loss_drop"])
+        assert other.measures["base_loss"] == pytest.approx(one.measures["base_loss"])
+
+
+def test_measures_change_no_other_column_and_not_the_model(case: Case) -> None:
+    sweep = made(case.model, case.views)
+    before = {n: p.clone() for n, p in case.model.named_parameters()}
+    plain = score(dataclasses.replace(sweep, measuring=None))
+    assert [dataclasses.replace(row, measures={}) for row in score(sweep)] == plain
+    assert all(torch.equal(p, before[n]) for n, p in case.model.named_parameters())
+    assert not any(p.requires_grad for p in case.model.parameters())
+
+
+def test_only_what_was_asked_for_is_there(case: Case) -> None:
+    assert set(score(made(case.model, case.views, "el2n"))[0].measures) == {"el2n"}
+    assert set(score(made(case.model, case.views, "consistency"))[0].measures) == {"consistency"}
+
+
+def test_with_one_view_nothing_is_made_up(case: Case) -> None:
+    row = score(made(case.model, case.views[:1]))[0]
+    assert row.measures.get("consistency") is None
+    assert row.measures.get("gsnr_paper") is None
+    assert row.measures["base_loss"] > 0
+
+
+def test_effective_rank_needs_whole_matrices_of_an_adapter(case: Case) -> None:
+    thinned = made(case.model, case.views, "effective_rank", reduction=Reduction(stride=2))
+    assert thinned.measuring.why_not("effective_rank") == (
+        "it needs a counted LoRA adapter, without --stride and --projection"
+    )
+    assert made(case.model, case.views).measuring.why_not("effective_rank") is None
+    assert "effective_rank" not in score(thinned)[0].measures
