@@ -1,6 +1,6 @@
 """All settings: one small frozen dataclass per stage, one sentence per field, checks at birth.
 
-The seven sections are the seven stages. The command line's options are these fields, generated from them,
+The sections are the stages. The command line's options are these fields, generated from them,
 so the two cannot drift; precedence is command line over YAML file over default. `None` means "chosen for
 you"; what was chosen is stored with the run.
 
@@ -381,6 +381,24 @@ class EmitConfig:
 
 
 @dataclass(frozen=True)
+class ValidateConfig:
+    """Which faults are planted in a copy of the rows, and where the result goes."""
+
+    output: str | None = option(
+        None, "Folder for the rows with their faults, their scores, verdicts, a picture and quality.json."
+    )
+    contamination: float = option(0.2, "Share of the sample's rows that get a fault.")
+    kinds: str | None = option(None, "Kinds of fault to plant, comma-separated; by default all.")
+
+    def __post_init__(self) -> None:
+        mistakes: list[str] = []
+        require_finite(mistakes, self)
+        fits = 0 < self.contamination <= 0.5
+        require(mistakes, fits, f"--contamination must lie in (0, 0.5], not {self.contamination}.")
+        raise_if_any(mistakes)
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """The whole configuration, one section per stage."""
 
@@ -391,6 +409,7 @@ class RunConfig:
     table: TableConfig = field(default_factory=TableConfig)
     filter: FilterConfig = field(default_factory=FilterConfig)
     emit: EmitConfig = field(default_factory=EmitConfig)
+    validate: ValidateConfig = field(default_factory=ValidateConfig)
 
 
 SECTIONS: dict[str, type] = {
@@ -401,6 +420,7 @@ SECTIONS: dict[str, type] = {
     "table": TableConfig,
     "filter": FilterConfig,
     "emit": EmitConfig,
+    "validate": ValidateConfig,
 }
 
 

@@ -17,7 +17,7 @@ from gradscore.config import RunConfig, raise_if_any, require, to_mapping
 from gradscore.emit.dataset import emit
 from gradscore.emit.outputs import plan_outputs
 from gradscore.emit.source import read_categories, reopen_source
-from gradscore.filter.decide import decide
+from gradscore.filter.decide import DEFAULT_TOP_K, decide
 from gradscore.filter.noise import order_noise
 from gradscore.measures import parse_measures
 from gradscore.records import Reporter, SilentReporter
@@ -27,6 +27,7 @@ from gradscore.table.run import RunFolder, require_free
 
 if TYPE_CHECKING:
     from gradscore.data.preview import Preview
+    from gradscore.validate.conclude import Conclusion
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,18 @@ class FilterOutcome:
     n_kept: int
     reason_counts: dict[str, int]
     messages: list[str]
+
+
+@dataclass(frozen=True)
+class ValidateOutcome:
+    """What a validation found, and where it is written."""
+
+    folder: str
+    table: str
+    counts: dict[str, int]
+    """Rows with each kind of planted fault."""
+    conclusion: "Conclusion"
+    status_counts: dict[str, int]
 
 
 def score_dataset(config: RunConfig, reporter: Reporter | None = None) -> ScoreOutcome:
@@ -140,6 +153,38 @@ def filter_dataset(config: RunConfig, reporter: Reporter | None = None) -> Filte
         n_kept=summary.n_kept,
         reason_counts=dict(summary.reasons),
         messages=[*summary.messages, *summary.warnings],
+    )
+
+
+def validate_dataset(config: RunConfig, reporter: Reporter | None = None) -> ValidateOutcome:
+    """Return which score columns find faults that are planted in a copy of a sample of the rows.
+
+    The sample with its faults, its score table, `validation.json`, `quality.json` and a picture go to the folder
+    `config.validate.output`. An interrupted run is continued; a table that is there already, of the same rows and
+    settings, is judged without being scored again.
+
+    Raises:
+        GradscoreError: one of its subclasses; see `score_dataset` and the stage validate.
+    """
+    from gradscore.validate.conclude import conclude, write_conclusion  # scikit-learn and matplotlib
+    from gradscore.validate.trial import plant_trial
+
+    reporter = reporter or SilentReporter()
+    _require_options(config, output=False)
+    raise_if_any([] if config.validate.output else ["No output was given. Pass --output with a folder."])
+    trial = plant_trial(config, reporter)
+    if not trial.is_scored:
+        score_dataset(trial.config, reporter)
+    table = read_table(trial.table, lists=False)
+    top_k = config.filter.top_k or DEFAULT_TOP_K
+    conclusion = conclude(table, trial.sample.faults, trial.fitted_on(table), top_k, config.data.seed)
+    write_conclusion(conclusion, trial.folder, trial.described())
+    return ValidateOutcome(
+        folder=str(trial.folder),
+        table=str(trial.table),
+        counts=trial.sample.counts,
+        conclusion=conclusion,
+        status_counts=dict(Counter(table.texts("status").tolist())),
     )
 
 

@@ -26,6 +26,7 @@ PANELS = {
     "table": "Score table",
     "filter": "Which rows are kept",
     "emit": "Where they go",
+    "validate": "Planted faults",
 }
 METAVARS = {int: "N", float: "X", str: "TEXT"}
 

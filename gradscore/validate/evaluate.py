@@ -20,6 +20,7 @@ from gradscore.filter.rules import order_best_first, parse_top_k
 from gradscore.records import OK
 from gradscore.table.read import ScoreTable
 from gradscore.validate.auroc import Draws, Estimate, Flags, Numbers, estimate_auroc, estimate_gain
+from gradscore.validate.faults import FAULT_KINDS
 
 ALL = "all"
 CONTROL = "random"
@@ -60,8 +61,10 @@ class Marked:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """`all`, then the kinds in order of their first row."""
-        return (ALL, *dict.fromkeys(fault for fault in self.faults.tolist() if fault is not None))
+        """`all`, then the kinds that occur, in the order in which they are registered."""
+        found = dict.fromkeys(fault for fault in self.faults.tolist() if fault is not None)
+        known = [kind for kind in FAULT_KINDS if kind in found]
+        return (ALL, *known, *(kind for kind in found if kind not in FAULT_KINDS))
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,15 @@ seed and options give the same bytes.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from random import Random
 from typing import Any
 
 from gradscore.config import DataConfig
 from gradscore.data.read import open_source, read_rows
 from gradscore.data.schemas import Schema, recognise
-from gradscore.emit.formats import write_json_lines
+from gradscore.emit.formats import to_json
 from gradscore.errors import DatasetError
 from gradscore.records import Row
-from gradscore.table.aside import written_aside
 from gradscore.validate.answers import read_answer, read_question, with_answer
 from gradscore.validate.faults import Exchange, FaultKind
 
@@ -100,16 +98,14 @@ def plant(
     return PlantedSample(tuple(contents), indices, tuple(faults), schema, tuple(messages))
 
 
-def write_planted(sample: PlantedSample, path: Path) -> None:
-    """Write the sample as JSON lines.
+def planted_bytes(sample: PlantedSample) -> bytes:
+    """Return the sample as JSON lines.
 
     Raises:
-        StorageError: the file cannot be written.
         DatasetError: a row holds a value that has no JSON form.
     """
-    rows = [Row(place, "", content) for place, content in enumerate(sample.contents)]
-    with written_aside(path, what="the sample with its faults", safe="Nothing was scored yet.") as aside:
-        write_json_lines(rows, aside, is_gzipped=False)
+    rows = (Row(place, "", content) for place, content in enumerate(sample.contents))
+    return b"".join(to_json(row) + b"\n" for row in rows)
 
 
 def _exchange(place: int, row: Row, schema: Schema) -> Exchange:

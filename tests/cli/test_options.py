@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gradscore.cli import filter, preview, score
+from gradscore.cli import filter, preview, score, validate
 from gradscore.cli.main import main
 from gradscore.cli.options import build_config, offer_sections
 from gradscore.config import SECTIONS, RunConfig
@@ -20,8 +20,8 @@ def write(path: Path, text: str) -> str:
     return str(path)
 
 
-def test_every_field_of_the_configuration_is_an_option_of_score_or_filter() -> None:
-    offered = {*score.OFFER.fields, *filter.OFFER.fields}
+def test_every_field_of_the_configuration_is_an_option_of_score_filter_or_validate() -> None:
+    offered = {*score.OFFER.fields, *filter.OFFER.fields, *validate.OFFER.fields}
     assert offered == {
         (section, f.name) for section, kind in SECTIONS.items() for f in dataclasses.fields(kind)
     }

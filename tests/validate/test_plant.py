@@ -11,7 +11,7 @@ import pytest
 from gradscore.config import DataConfig
 from gradscore.errors import DatasetError
 from gradscore.validate.faults import FAULT_KINDS, choose_kinds
-from gradscore.validate.plant import FAULT_COLUMN, PlantedSample, plant, read_sample, write_planted
+from gradscore.validate.plant import FAULT_COLUMN, PlantedSample, plant, planted_bytes, read_sample
 
 
 def rows_of(n: int) -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ def test_the_same_seed_gives_the_same_bytes_and_the_file_of_the_user_is_untouche
     path = dataset(tmp_path, rows_of(100))
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        write_planted(planted(path, seed=seed), tmp_path / name)
+        (tmp_path / name).write_bytes(planted_bytes(planted(path, seed=seed)))
     a, b, c = ((tmp_path / name).read_bytes() for name in "abc")
     assert a == b != c
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before

@@ -1,0 +1,95 @@
+"""What the evaluation says, in sentences: which columns work on this data, which do not, and which is best."""
+
+from collections.abc import Sequence
+
+from gradscore.validate.auroc import Estimate
+from gradscore.validate.evaluate import ALL, BASELINES, ColumnResult, Evaluation
+from gradscore.validate.judge import Judgement
+
+
+def column_lines(evaluation: Evaluation) -> list[str]:
+    """Return one line per group of columns: those that find faults, those that do not, those that mislead."""
+    groups = (
+        ("Finds planted faults", [c for c in evaluation.columns if _is(c, "finds faults")]),
+        ("Does NOT work on this data (interval includes 0.5)", _that(evaluation, "does not find faults")),
+        ("MISLEADS on this data (faulty rows score better)", _that(evaluation, "ranks faults high")),
+        (
+            "Makes no claim; direction chosen on this data, so take it with doubt",
+            [c for c in evaluation.columns if c.is_direction_chosen and c.verdict != "has no values"],
+        ),
+        ("Has no values", [c for c in evaluation.columns if c.verdict == "has no values"]),
+    )
+    return [f"{title}: {', '.join(_named(c) for c in columns)}." for title, columns in groups if columns]
+
+
+def best_lines(evaluation: Evaluation, gain_over_baseline: Estimate | None) -> list[str]:
+    """Return which column is best, and whether it beats the best baseline by more than the interval."""
+    best, baseline = evaluation.best, evaluation.best_baseline
+    if best is None:
+        return ["No column finds the planted faults on this data; filter by none of them."]
+    lines = [f"Best column: {_named(best)}."]
+    if baseline is not None and baseline.name != best.name and gain_over_baseline is not None:
+        lines.append(
+            f"Against the best baseline, {_named(baseline)}: {_gain(gain_over_baseline)}. The best of many columns on "
+            "one sample looks a little better than it is."
+        )
+    elif best.name in BASELINES:
+        lines.append("It is a baseline: no other column does better here.")
+    return lines
+
+
+def quality_lines(judgement: Judgement) -> list[str]:
+    """Return how quality does on unseen kinds of fault, whether gradients helped, and whether it is worth having."""
+    overall = judgement.unseen.auroc[ALL]
+    lines = [f"quality, on kinds of fault that it was not fitted on: AUROC {interval(overall)}."]
+    if judgement.gain_of_gradients is not None:
+        gain = _gain(judgement.gain_of_gradients)
+        lines.append(
+            f"Gradient columns in quality: {gain}; they are used."
+            if judgement.uses_gradients
+            else f"Gradient columns add nothing to quality on this data: {gain}; they are left out."
+        )
+    if judgement.gain_over_best is not None:
+        lines.append(f"quality against {judgement.best_single}: {_gain(judgement.gain_over_best)}.")
+    if judgement.unseen.verdict != "finds faults":
+        lines.append("quality does NOT find unseen kinds of fault on this data. Do not filter by it.")
+    return lines
+
+
+def control_line(evaluation: Evaluation) -> str:
+    """Return what the random score reads, and a warning where it reads anything but a half."""
+    control = evaluation.control.auroc[ALL]
+    line = f"Control, a random score: AUROC {interval(control)}."
+    if control is not None and (control.is_above(0.5) or control.is_below(0.5)):
+        line += " It should include 0.5, and does 19 times in 20; take narrow verdicts with doubt, or change --seed."
+    return line
+
+
+def interval(estimate: Estimate | None) -> str:
+    """Return an estimate with its interval, such as `0.87 [0.83, 0.91]`."""
+    return "none" if estimate is None else f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+
+
+def _gain(gain: Estimate) -> str:
+    verdict = (
+        "better" if gain.is_above(0) else "worse" if gain.is_below(0) else "no difference beyond the interval"
+    )
+    return f"AUROC {gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}], {verdict}"
+
+
+def _named(column: ColumnResult) -> str:
+    if column.verdict == "has no values":
+        return column.name
+    both = ""
+    estimate = column.auroc[ALL]
+    if column.is_direction_chosen and estimate is not None:
+        both = f" if {column.better} is better, {1 - estimate.value:.2f} if not"
+    return f"{column.name} {interval(estimate)}{both}"
+
+
+def _is(column: ColumnResult, verdict: str) -> bool:
+    return column.verdict == verdict and not column.is_direction_chosen
+
+
+def _that(evaluation: Evaluation, verdict: str) -> Sequence[ColumnResult]:
+    return [column for column in evaluation.columns if _is(column, verdict)]
