@@ -45,6 +45,8 @@ class Measure:
     source: str
     """Where the measure is taken from."""
     is_default: bool = False
+    better: Literal["high", "low", ""] = ""
+    """Which values should speak for a sound row; empty where the measure does not claim to say. `validate` tests it."""
 
 
 _HARD = "high: the model finds the answer hard"
@@ -62,6 +64,7 @@ MEASURES: dict[str, Measure] = {
             ("views",),
             "ours; cosine between successive steps as in gradient profiles",
             is_default=True,
+            better="high",
         ),
         Measure(
             "gsnr_paper",
@@ -72,6 +75,7 @@ MEASURES: dict[str, Measure] = {
             "below, at or above 0; null with fewer than two views, and with one member unless --gsnr-paper drop",
             ("views",),
             "arXiv:2601.13697, our reading",
+            better="high",
         ),
         Measure(
             "effective_rank",
@@ -81,6 +85,7 @@ MEASURES: dict[str, Measure] = {
             "1 to the adapter's rank; null where the gradient is zero",
             ("views",),
             "Roy & Vetterli 2007 (EUSIPCO)",
+            better="high",
         ),
         Measure(
             "base_loss",
@@ -91,6 +96,7 @@ MEASURES: dict[str, Measure] = {
             ("base",),
             "the usual baseline",
             is_default=True,
+            better="low",
         ),
         Measure(
             "loss_drop",
@@ -101,6 +107,7 @@ MEASURES: dict[str, Measure] = {
             ("base",),
             "ours",
             is_default=True,
+            better="high",
         ),
         Measure(
             "perplexity",
@@ -110,6 +117,7 @@ MEASURES: dict[str, Measure] = {
             ">= 1; null past the largest number",
             ("base",),
             "the usual baseline",
+            better="low",
         ),
         Measure(
             "el2n",
@@ -119,6 +127,7 @@ MEASURES: dict[str, Measure] = {
             "0 to 1.42",
             ("base",),
             "EL2N, arXiv:2107.07075, by token",
+            better="low",
         ),
         Measure(
             "entropy",
@@ -128,6 +137,7 @@ MEASURES: dict[str, Measure] = {
             ">= 0",
             ("base",),
             "Shannon",
+            better="low",
         ),
         Measure(
             "stop_loss",
@@ -137,6 +147,7 @@ MEASURES: dict[str, Measure] = {
             ">= 0; null where the row was truncated or does not end in a stop token",
             ("base",),
             "ours",
+            better="low",
         ),
     )
 }  # fmt: skip

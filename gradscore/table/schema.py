@@ -177,7 +177,7 @@ COLUMNS: tuple[Column, ...] = (
 def table_columns(measures: Sequence[str] = ()) -> tuple[Column, ...]:
     """Return the columns of a table with these measures: the optional ones stand before the list columns."""
     optional = tuple(
-        Column(m.name, pa.float64(), m.meaning, m.unit, m.direction, m.range)
+        Column(m.name, pa.float64(), m.meaning, m.unit, m.direction, m.range, better=m.better)
         for m in (MEASURES[name] for name in measures)
     )
     scalars = tuple(column for column in COLUMNS if not pa.types.is_list(column.arrow_type))
