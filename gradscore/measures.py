@@ -11,7 +11,7 @@ from typing import Literal
 
 from gradscore.errors import ConfigError
 
-PassName = Literal["views", "base"]
+PassName = Literal["views", "base", "alone", "contrast"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,15 @@ class Pass:
     forwards: int
     backwards: int
     what: str
+    is_per_member: bool = False
+    """Whether each member of an ensemble makes the pass."""
 
 
 PASSES: dict[PassName, Pass] = {
     "views": Pass(0, 0, "from the views' own passes"),
     "base": Pass(1, 0, "the model without its adapter"),
+    "alone": Pass(1, 0, "the same, on the answer without its instruction"),
+    "contrast": Pass(1, 1, "the newest view, on the answer without its instruction", is_per_member=True),
 }
 
 
@@ -44,9 +48,9 @@ class Measure:
     passes: tuple[PassName, ...]
     source: str
     """Where the measure is taken from."""
-    is_default: bool = False
     better: Literal["high", "low", ""] = ""
     """Which values should speak for a sound row; empty where the measure does not claim to say. `validate` tests it."""
+    is_default: bool = False
 
 
 _HARD = "high: the model finds the answer hard"
@@ -63,8 +67,8 @@ MEASURES: dict[str, Measure] = {
             "-1 to 1; null with fewer than two views or where a gradient is zero",
             ("views",),
             "ours; cosine between successive steps as in gradient profiles",
-            is_default=True,
             better="high",
+            is_default=True,
         ),
         Measure(
             "gsnr_paper",
@@ -95,8 +99,8 @@ MEASURES: dict[str, Measure] = {
             ">= 0",
             ("base",),
             "the usual baseline",
-            is_default=True,
             better="low",
+            is_default=True,
         ),
         Measure(
             "loss_drop",
@@ -106,8 +110,8 @@ MEASURES: dict[str, Measure] = {
             "any number",
             ("base",),
             "ours",
-            is_default=True,
             better="high",
+            is_default=True,
         ),
         Measure(
             "perplexity",
@@ -149,6 +153,46 @@ MEASURES: dict[str, Measure] = {
             "ours",
             better="low",
         ),
+        Measure(
+            "ifd",
+            "loss of the answer with its instruction over its loss without, under the model without its adapter",
+            "ratio",
+            "high: the instruction does not help to predict the answer; above 1 it stands in the way",
+            ">= 0; null for plain text and where there is no instruction to leave out",
+            ("base", "alone"),
+            "Cherry LLM, arXiv:2308.12032",
+            better="low",
+        ),
+        Measure(
+            "loss_alone",
+            "loss of the answer without its instruction, under the model without its adapter",
+            _NATS,
+            "high: the answer is unusual text",
+            ">= 0; null for plain text and where there is no instruction to leave out",
+            ("alone",),
+            "the denominator of ifd",
+            better="low",
+        ),
+        Measure(
+            "contrast_norm",
+            "gradient norm of the row minus that of the same answer without its instruction, under the newest view",
+            "norm",
+            "high: the instruction makes the answer a bigger surprise than it is alone",
+            "any number; null for plain text and where there is no instruction to leave out",
+            ("contrast",),
+            "ours",
+            better="low",
+        ),
+        Measure(
+            "contrast_cosine",
+            "cosine between the gradients of the row and of the same answer without its instruction, newest view",
+            "cosine",
+            "high: the row would teach the same without its instruction",
+            "-1 to 1; null for plain text and where there is no instruction to leave out",
+            ("contrast",),
+            "ours",
+            better="low",
+        ),
     )
 }  # fmt: skip
 
@@ -184,20 +228,29 @@ def passes_of(names: Iterable[str]) -> tuple[PassName, ...]:
     return tuple(place for place in PASSES if place in needed)
 
 
-def describe_cost(names: Iterable[str], n_views: int) -> str:
-    """Return one line on what these measures cost on each row, beside the passes of the views."""
+def describe_cost(names: Iterable[str], n_views: int, n_members: int = 1) -> str:
+    """Return one line on what these measures cost on each row, beside the passes of the views.
+
+    Args:
+        names: of the measures.
+        n_views: of each member.
+        n_members: of the ensemble.
+    """
     names = tuple(names)
     if not names:
         return "Measures: none beside the columns that every table has"
     extra = [PASSES[place] for place in passes_of(names) if PASSES[place].forwards]
+    all_views = n_views * n_members
     if not extra:
-        return f"Measures: {', '.join(names)}, from the passes of the {n_views} views alone"
-    total = sum(work.forwards + work.backwards for work in extra)
-    parts = "; ".join(f"{_passes(work)} ({work.what})" for work in extra)
-    share = total / (2 * n_views)
-    return f"Measures: {', '.join(names)}. They add to each row {parts}: about {share:.0%} of the {n_views} views' work"
+        return f"Measures: {', '.join(names)}, from the passes of the {all_views} views alone"
+    times = [n_members if work.is_per_member else 1 for work in extra]
+    total = sum(n * (work.forwards + work.backwards) for n, work in zip(times, extra, strict=True))
+    parts = "; ".join(_passes(work, n) for n, work in zip(times, extra, strict=True))
+    share = total / (2 * all_views)
+    return f"Measures: {', '.join(names)}. They add to each row {parts}: about {share:.0%} of the {all_views} views' work"
 
 
-def _passes(work: Pass) -> str:
-    backward = f" and {work.backwards} backward" if work.backwards else ""
-    return f"{work.forwards} forward{backward} pass{'es' if work.forwards + work.backwards > 1 else ''}"
+def _passes(work: Pass, times: int) -> str:
+    backward = f" and {times * work.backwards} backward" if work.backwards else ""
+    plural = "es" if times * work.forwards > 1 or work.backwards else ""
+    return f"{times * work.forwards} forward{backward} pass{plural} ({work.what})"

@@ -95,7 +95,7 @@ def score_dataset(config: RunConfig, reporter: Reporter | None = None) -> ScoreO
     require_free(str(config.table.output), config.table.overwrite)
     started = time.monotonic()
     # 1. Open the data and the model, fix everything that was left to be chosen, and read all rows once.
-    source, encoder, loaded = open_data_and_model(config, reporter)
+    opened = source, encoder, loaded = open_data_and_model(config, reporter)
     training_rows, data_fingerprint = survey(config, source, encoder)
     identity = run_identity(config, source, loaded, data_fingerprint)
     run = RunFolder.open(
@@ -109,7 +109,7 @@ def score_dataset(config: RunConfig, reporter: Reporter | None = None) -> ScoreO
     measures = parse_measures(config.scores.measures)
     parts = PartWriter(run, reporter, measures=measures, part_seconds=config.table.part_seconds)
     # 2. Choose the engine, make the views, and hold the engine against plain autograd.
-    sweep, check = prepare(config, source.record.dataset, training_rows, loaded, run, reporter)
+    sweep, check = prepare(config, opened, training_rows, run, reporter)
     # 3. Score every row that is not on disk yet.
     scoring_started = time.monotonic()
     expected, n_scored = sweep_rows(config, source, encoder, sweep, parts, reporter)

@@ -46,3 +46,12 @@ def test_the_cost_is_said_in_passes_and_as_a_share_of_the_views() -> None:
         "Measures: base_loss, el2n. They add to each row 1 forward pass (the model without its adapter): "
         "about 12% of the 4 views' work"
     )
+
+
+def test_passes_that_each_member_makes_are_counted_for_each() -> None:
+    assert describe_cost(["ifd", "contrast_cosine"], 2, 3) == (
+        "Measures: ifd, contrast_cosine. They add to each row 1 forward pass (the model without its adapter); "
+        "1 forward pass (the same, on the answer without its instruction); "
+        "3 forward and 3 backward passes (the newest view, on the answer without its instruction): "
+        "about 67% of the 6 views' work"
+    )

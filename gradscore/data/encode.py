@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from gradscore.config import DataConfig
+from gradscore.data.alone import AnswerFrame
 from gradscore.data.conversation import UnusableRowError
 from gradscore.data.converse import sides_of, to_conversation
 from gradscore.data.render import Rendered, Renderer
@@ -65,6 +66,25 @@ class Encoder:
         if row.problem is not None:
             raise UnusableRowError(row.problem)
         return self.renderer.render(to_conversation(row.content, self._schema, side))
+
+    def answer_frame(self) -> AnswerFrame | None:
+        """Return what goes around answers when their instruction is left out; None if nothing can.
+
+        Plain text has no instruction, and some templates refuse an empty user turn.
+        """
+        if self._schema.name == "text":
+            return None
+        try:
+            frame = self.renderer.frame()
+        except UnusableRowError:
+            return None
+        opening, between = (
+            list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+            for text in (frame.opening, frame.between)
+        )
+        if frame.needs_opening and opening[:1] != self._opening[:1]:
+            opening = [*self._opening, *opening]
+        return AnswerFrame(tuple(opening), tuple(between), self.max_length) if opening else None
 
     def _encode_side(self, row: Row, side: str | None) -> EncodedRow:
         try:

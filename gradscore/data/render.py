@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from gradscore.config import DataConfig
 from gradscore.data.alpaca_prompt import ALPACA_PROMPT
-from gradscore.data.conversation import Conversation
+from gradscore.data.conversation import Conversation, UnusableRowError
 from gradscore.data.fold import fold, probe
 from gradscore.data.spans import Span, answer_spans
 from gradscore.data.template import ChatTemplate
@@ -30,6 +30,16 @@ class Rendered:
     """Text without turns: every token after the first is a target, the end token too."""
     needs_opening: bool = False
     """Whether the tokenizer's own beginning-of-text token goes before it; a chat template writes its own."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Text around answers to empty user turns."""
+
+    opening: str
+    between: str
+    """From the end of an answer, its stop token included, to the beginning of the next."""
+    needs_opening: bool
 
 
 class Renderer:
@@ -79,6 +89,25 @@ class Renderer:
         )
         text, spans = answer_spans(self._template, read, targets)
         return Rendered(text, tuple(spans), needs_opening=self._needs_opening)
+
+    def frame(self) -> Frame:
+        """Return what is written around answers to empty user turns.
+
+        Raises:
+            UnusableRowError: the template refuses an empty user turn.
+        """
+        turns = ({"role": "user", "content": ""}, {"role": "assistant", "content": "a"})
+        one = self.render(Conversation(messages=turns, is_learned=(False, True)))
+        opening = one.text[: one.spans[0][0]]
+        try:
+            two = self.render(Conversation(messages=turns * 2, is_learned=(False, True) * 2))
+            (_, end), (start, _) = two.spans
+        except (
+            UnusableRowError,
+            ValueError,
+        ):  # this template, or --turns last, has one answer in a row at most
+            return Frame(opening, opening, self._needs_opening)
+        return Frame(opening, two.text[end:start], self._needs_opening)
 
 
 def _template_source(tokenizer: PreTrainedTokenizerBase, config: DataConfig) -> tuple[str, str]:

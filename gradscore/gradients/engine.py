@@ -6,6 +6,7 @@ the gradients themselves (LoRA: small) or their random projections (full weights
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -59,6 +60,11 @@ class SampleGradients:
 
     def at(self, rows: Bool[Tensor, " n"]) -> "SampleGradients":
         """Return the gradients of the rows where `rows` is true."""
+        return self.picked(torch.nonzero(rows).flatten().tolist())
+
+    def picked(self, places: Sequence[int]) -> "SampleGradients":
+        """Return the gradients of the rows at these places, in this order."""
+        rows = torch.tensor(places, device=self.losses.device, dtype=torch.long)
         vectors = tuple(vector[rows] for vector in self.vectors)
         return SampleGradients(self.losses[rows], self.norms_squared[rows], vectors)
 

@@ -1,41 +1,76 @@
 """The optional measures of a run: what they are taken with, what they cost, and which cannot be had."""
 
+from typing import Any, NamedTuple
+
 from gradscore.config import RunConfig
+from gradscore.data.alone import AnswerFrame
 from gradscore.errors import UnsupportedError
-from gradscore.measures import describe_cost, parse_measures
+from gradscore.gradients.engine import GradientEngine
+from gradscore.measures import describe_cost, parse_measures, passes_of
 from gradscore.model.load import LoadedModel
 from gradscore.records import Reporter
-from gradscore.run.make_views import views_per_member
-from gradscore.scores.measuring import Measuring
+from gradscore.run.make_views import planned_views
+from gradscore.scores.measuring import Measuring, whole_adapter_matrices
 from gradscore.scores.sweep import Sweep
 
 
-def make_measuring(config: RunConfig, sweep: Sweep, loaded: LoadedModel, reporter: Reporter) -> Measuring:
-    """Return the measures that are taken of every row, after saying what they cost.
+class Basis(NamedTuple):
+    """What decides which measures can be had."""
+
+    model: Any
+    engine: GradientEngine
+    frame: AnswerFrame | None
+    """What goes around an answer in place of its instruction."""
+
+
+def settle_measures(config: RunConfig, basis: Basis, reporter: Reporter) -> None:
+    """Say what the measures cost, and which of them stay empty.
 
     Raises:
         UnsupportedError: a measure that was asked for by name cannot be had in this run. One that `all` or `default`
-            stands for is left empty, which is said.
+            stands for is left empty.
     """
     names = parse_measures(config.scores.measures)
-    measuring = Measuring(
-        names=names,
-        model=sweep.model,
-        switch=sweep.switch,
-        parameters=sweep.parameters,
-        reduction=sweep.reduction,
-        scores=config.scores,
-        loss=config.gradients.reduction,
-        stop_ids=stop_ids(loaded),
-    )
-    reasons = {name: reason for name in names if (reason := measuring.why_not(name)) is not None}
+    reasons = {name: reason for name in names if (reason := why_not(name, basis)) is not None}
     named = {word.strip() for word in config.scores.measures.split(",")}
     for name, reason in reasons.items():
         if name in named:
             raise UnsupportedError(f"--measures {name} cannot be had in this run: {reason}. Leave it out.")
         reporter.message(f"Measure {name} stays empty: {reason}.")
-    reporter.message(describe_cost([n for n in names if n not in reasons], views_per_member(sweep.views)))
-    return measuring
+    n_views, n_members = planned_views(config.model)
+    had = [name for name in names if name not in reasons]
+    reporter.message(describe_cost(had, n_views, n_members))
+
+
+def why_not(name: str, basis: Basis) -> str | None:
+    """Return why a measure would be empty in this run, or None if nothing is in its way."""
+    engine = basis.engine
+    if name == "effective_rank" and not whole_adapter_matrices(
+        basis.model, engine.parameters, engine.reduction
+    ):
+        return "it needs a counted LoRA adapter, without --stride and --projection"
+    if basis.frame is None and {"alone", "contrast"} & set(passes_of([name])):
+        return "rows have no instruction that could be left out (plain text, or a template that refuses an empty turn)"
+    return None
+
+
+def make_measuring(
+    config: RunConfig, sweep: Sweep, loaded: LoadedModel, frame: AnswerFrame | None
+) -> Measuring:
+    """Return what the measures of every row are taken with."""
+    return Measuring(
+        names=parse_measures(config.scores.measures),
+        model=sweep.model,
+        switch=sweep.switch,
+        parameters=sweep.parameters,
+        reduction=sweep.reduction,
+        scores=config.scores,
+        collated=sweep.collated,
+        gradients=sweep.scored_gradients,
+        loss=config.gradients.reduction,
+        stop_ids=stop_ids(loaded),
+        frame=frame,
+    )
 
 
 def stop_ids(loaded: LoadedModel) -> frozenset[int]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gradscore.config import RunConfig
+from gradscore.config import ModelConfig, RunConfig
 from gradscore.errors import ConfigError
 from gradscore.model.checkpoints import checkpoint_views
 from gradscore.model.dropout import dropout_views
@@ -62,6 +62,16 @@ def make_views(
 def views_per_member(views: Sequence[View]) -> int:
     """Return how many views a row is seen under by one member."""
     return sum(view.member == views[0].member for view in views)
+
+
+def planned_views(config: ModelConfig) -> tuple[int, int]:
+    """Return how many views a row will be seen under by one member, and how many members there will be."""
+    if config.checkpoints is not None:
+        n_views = len(checkpoint_views(config.checkpoints))
+    else:
+        n_views = 1 if config.view_source == "single" else config.views
+    has_base = config.include_base and config.view_source != "single"
+    return n_views + has_base, config.members if config.view_source == "warmup" else 1
 
 
 def needs_adapter(config: RunConfig) -> bool:

@@ -1,5 +1,7 @@
 """Open the dataset, the model, and what turns rows of the one into tokens of the other."""
 
+from typing import NamedTuple
+
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from gradscore.config import RunConfig
@@ -13,14 +15,22 @@ from gradscore.records import Reporter
 DEFAULT_MAX_LENGTH = 2048
 
 
-def open_data_and_model(config: RunConfig, reporter: Reporter) -> tuple[RowSource, Encoder, LoadedModel]:
+class Opened(NamedTuple):
+    """What a run works on."""
+
+    source: RowSource
+    encoder: Encoder
+    loaded: LoadedModel
+
+
+def open_data_and_model(config: RunConfig, reporter: Reporter) -> Opened:
     """Return the dataset, its encoder and the model; the dataset first, since most mistakes are there."""
     source, schema = _open_data(config, reporter)
     # vmap has no batched rule for fused attention; the other engines take what the model has.
     loaded = load_model(config.model, "eager" if config.gradients.engine == "vmap" else None, reporter)
     encoder = _make_encoder(config, loaded.tokenizer, loaded.model.config, schema, reporter)
     reporter.message(f"Model: {loaded.description}")
-    return source, encoder, loaded
+    return Opened(source, encoder, loaded)
 
 
 def open_data_and_text(config: RunConfig, reporter: Reporter) -> tuple[RowSource, Encoder]:

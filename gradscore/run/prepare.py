@@ -15,12 +15,13 @@ from gradscore.gradients.parameters import counted_parameters
 from gradscore.gradients.sketch import CountSketch
 from gradscore.model.adapter import attach_adapter
 from gradscore.model.forward import base_model
-from gradscore.model.load import LoadedModel, position_boundary
+from gradscore.model.load import position_boundary
 from gradscore.model.trunk import Trunk, shared_trunk
 from gradscore.model.views import ViewSwitch, adapter_tensors
 from gradscore.records import EncodedRow, Reporter, SilentReporter
-from gradscore.run.make_measuring import make_measuring
+from gradscore.run.make_measuring import Basis, make_measuring, settle_measures
 from gradscore.run.make_views import make_views, needs_adapter
+from gradscore.run.opening import Opened
 from gradscore.scores.sweep import Sweep
 from gradscore.table.aside import written_aside
 from gradscore.table.run import RunFolder
@@ -30,23 +31,24 @@ MAX_BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
 
 def prepare(
     config: RunConfig,
-    source: str,
+    opened: Opened,
     training_rows: list[EncodedRow],
-    loaded: LoadedModel,
     run: RunFolder,
     reporter: Reporter,
 ) -> tuple[Sweep, CheckResult | None]:
     """Choose counted parameters and engine, make the views, check the engine, calibrate the layers."""
-    seed = config.data.seed
+    seed, loaded = config.data.seed, opened.loaded
     adapted = needs_adapter(config)
     model: Any = attach_adapter(loaded, config.model, seed, reporter) if adapted else loaded.model
     max_tokens = config.gradients.max_batch_tokens or MAX_BATCH_TOKENS.get(
         loaded.device.type, MAX_BATCH_TOKENS["cpu"]
     )
-    # Parameters and engine come before the warm-up, so that a mistake in them does not cost its time.
+    # Parameters, engine and measures come before the warm-up, so that a mistake in them does not cost its time.
     parameters = counted_parameters(model, config.gradients.parameters)
     reduction = choose_reduction(config.gradients, parameters, seed)
     engine = choose_engine(model, parameters, config.gradients, reduction, reporter)
+    frame = opened.encoder.answer_frame()
+    settle_measures(config, Basis(model, engine, frame), reporter)
     trunk = _trunk(config, model, engine, training_rows, run, loaded.pad_id, reporter)
     views = make_views(config, model, training_rows, run, loaded.pad_id, max_tokens, trunk, reporter)
     model.requires_grad_(False)
@@ -58,7 +60,7 @@ def prepare(
         parameters=parameters,
         reduction=reduction,
         scores=config.scores,
-        source=source,
+        source=opened.source.record.dataset,
         pad_id=loaded.pad_id,
         max_batch_tokens=max_tokens,
         clip=config.gradients.clip,
@@ -72,7 +74,7 @@ def prepare(
         reduction = replace(reduction, scales=scales)
         engine = choose_engine(model, parameters, config.gradients, reduction, SilentReporter())
         sweep = replace(sweep, engine=engine, reduction=reduction)
-    return replace(sweep, measuring=make_measuring(config, sweep, loaded, reporter)), check
+    return replace(sweep, measuring=make_measuring(config, sweep, loaded, frame)), check
 
 
 def _trunk(

@@ -1,7 +1,8 @@
 """The optional measures of a batch, pass by pass: measures that share a pass share it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -9,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gradscore.config import ScoreConfig
+from gradscore.data.alone import AnswerFrame
 from gradscore.data.batch import Batch
 from gradscore.gradients.engine import SampleGradients
 from gradscore.gradients.parameters import CountedParameter, is_adapter
@@ -16,9 +18,11 @@ from gradscore.gradients.reduction import Reduction
 from gradscore.measures import passes_of
 from gradscore.model.forward import Reduction as LossReduction
 from gradscore.model.token_statistics import token_statistics
-from gradscore.model.views import ViewSwitch, single_view
+from gradscore.model.views import View, ViewSwitch, single_view
 from gradscore.model.without_adapter import without_adapter
+from gradscore.records import EncodedRow
 from gradscore.scores.base_measures import base_measures
+from gradscore.scores.contrast import contrast
 from gradscore.scores.member import MemberScores
 from gradscore.scores.view_measures import consistency, effective_rank, paper_gsnr
 
@@ -28,7 +32,7 @@ Columns = dict[str, Float[Array, " n"]]
 
 @dataclass(frozen=True)
 class Measuring:
-    """Which measures are wanted of every batch, and what they are taken with."""
+    """Which measures are wanted, and what they are taken with."""
 
     names: tuple[str, ...]
     model: nn.Module
@@ -36,72 +40,123 @@ class Measuring:
     parameters: tuple[CountedParameter, ...]
     reduction: Reduction
     scores: ScoreConfig
+    collated: Callable[[Sequence[EncodedRow]], Iterator[Batch]]
+    """Usable rows in batches as the sweep makes them."""
+    gradients: Callable[[View, Batch], SampleGradients]
+    """Of a batch under a view, as the sweep takes them."""
     loss: LossReduction = "mean"
     """Of the views' losses; measures themselves are means over target tokens."""
     stop_ids: frozenset[int] = frozenset()
     """Tokens that end an answer."""
+    frame: AnswerFrame | None = None
+    """What goes around an answer in place of its instruction; None where no instruction can be left out."""
 
-    def of_member(self, views: Sequence[SampleGradients]) -> Columns:
-        """Return what needs the gradients of one member's views, oldest first; NaN where there is no value."""
-        if "effective_rank" not in self.names:
-            return {}
-        newest = views[-1].vectors
-        matrices = [newest[i].unflatten(1, shape) for i, shape in self._adapter_places().items()]
-        return {"effective_rank": _numbers(effective_rank(matrices))} if matrices else {}
 
-    def of_rows(self, batch: Batch, members: Sequence[MemberScores]) -> Columns:
-        """Return all measures of the batch's rows; NaN where there is no value."""
-        columns = self._from_views(members)
-        columns |= self._from_base(batch, members)
-        return {name: columns[name] for name in self.names if name in columns}
+def whole_adapter_matrices(
+    model: nn.Module, parameters: Sequence[CountedParameter], reduction: Reduction
+) -> dict[int, torch.Size]:
+    """Return place and shape of the counted A and B of an adapter whose gradients are kept whole."""
+    shapes = {i: model.get_parameter(p.name).shape for i, p in enumerate(parameters) if is_adapter(p.name)}
+    return {i: s for i, s in shapes.items() if len(s) == 2 and reduction.n_kept(s) == s.numel()}
 
-    def why_not(self, name: str) -> str | None:
-        """Return why a measure would be empty in this run, or None if nothing is in its way."""
-        if name == "effective_rank" and not self._adapter_places():
-            return "it needs a counted LoRA adapter, without --stride and --projection"
-        return None
 
-    def _from_views(self, members: Sequence[MemberScores]) -> Columns:
-        columns = _means([member.measures for member in members])
-        if members[0].products is None:
-            return columns
-        columns["consistency"] = np.mean(
-            [consistency(m.products) for m in members if m.products is not None], 0
-        )
-        columns["gsnr_paper"] = paper_gsnr(
-            np.stack([member.norms[:, 0] for member in members]),
-            np.stack([member.norms[:, -1] for member in members]),
-            self.scores.epsilon,
-            self.scores.gsnr_paper,
-        )
+@dataclass(frozen=True)
+class BatchMeasures:
+    """The measures of one batch while it is in hand. NaN stands where a row has no value."""
+
+    measuring: Measuring
+    batch: Batch
+
+    def of_member(self, views: Sequence[View], gradients: Sequence[SampleGradients]) -> Columns:
+        """Return what needs the gradients of one member's views, oldest first."""
+        columns: Columns = {}
+        if self._wants("effective_rank") and self._matrices:
+            shapes = self._matrices
+            matrices = [gradients[-1].vectors[i].unflatten(1, shape) for i, shape in shapes.items()]
+            columns["effective_rank"] = _numbers(effective_rank(matrices))
+        if self._needs("contrast"):
+            columns |= self._contrast(views[-1], gradients[-1])
         return columns
 
-    def _from_base(self, batch: Batch, members: Sequence[MemberScores]) -> Columns:
-        if "base" not in passes_of(self.names):
-            return {}
-        self.switch.activate(single_view())
-        with without_adapter(self.model):
-            statistics = token_statistics(self.model, batch)
-        found = base_measures(statistics, batch.rows, self.stop_ids)
+    def of_rows(self, members: Sequence[MemberScores]) -> Columns:
+        """Return all measures that were asked for."""
+        columns = self._from_views(members)
+        if self._needs("base"):
+            columns |= self._from_base(members)
+        if self._needs("alone"):
+            columns["loss_alone"] = self._loss_alone()
+        if self._wants("ifd"):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                columns["ifd"] = columns["base_loss"] / columns["loss_alone"]
+        return {name: columns[name] for name in self.measuring.names if name in columns}
+
+    def _wants(self, name: str) -> bool:
+        return name in self.measuring.names
+
+    def _needs(self, work: str) -> bool:
+        return work in passes_of(self.measuring.names)
+
+    def _from_views(self, members: Sequence[MemberScores]) -> Columns:
+        columns = {
+            name: np.mean([member.measures[name] for member in members], axis=0)
+            for name in members[0].measures
+        }
+        products = [member.products for member in members if member.products is not None]
+        if products:
+            scores = self.measuring.scores
+            columns["consistency"] = np.mean([consistency(p) for p in products], axis=0)
+            columns["gsnr_paper"] = paper_gsnr(
+                np.stack([member.norms[:, 0] for member in members]),
+                np.stack([member.norms[:, -1] for member in members]),
+                scores.epsilon,
+                scores.gsnr_paper,
+            )
+        return columns
+
+    def _from_base(self, members: Sequence[MemberScores]) -> Columns:
+        self.measuring.switch.activate(single_view())
+        with without_adapter(self.measuring.model):
+            statistics = token_statistics(self.measuring.model, self.batch)
+        found = base_measures(statistics, self.batch.rows, self.measuring.stop_ids)
         columns = {name: _numbers(values) for name, values in found.items()}
         newest = np.mean([member.losses[:, -1] for member in members], axis=0)
-        if self.loss == "sum":
-            newest = newest / _numbers(batch.n_target_tokens)
+        if self.measuring.loss == "sum":
+            newest = newest / _numbers(self.batch.n_target_tokens)
         columns["loss_drop"] = columns["base_loss"] - newest
         return columns
 
-    def _adapter_places(self) -> dict[int, torch.Size]:
-        """Return place and shape of the counted A and B whose gradients are kept whole."""
-        shapes = {
-            i: self.model.get_parameter(p.name).shape
-            for i, p in enumerate(self.parameters)
-            if is_adapter(p.name)
-        }
-        return {i: s for i, s in shapes.items() if len(s) == 2 and self.reduction.n_kept(s) == s.numel()}
+    @cached_property
+    def _matrices(self) -> dict[int, torch.Size]:
+        measuring = self.measuring
+        return whole_adapter_matrices(measuring.model, measuring.parameters, measuring.reduction)
 
+    @cached_property
+    def _alone(self) -> list[tuple[list[int], Batch]]:
+        """The rows that have one without their instruction, in batches, each with the places of its rows."""
+        frame = self.measuring.frame
+        if frame is None:
+            return []
+        rows = {i: alone for i, row in enumerate(self.batch.rows) if (alone := frame.alone(row)) is not None}
+        places = {(row.row_index, row.side): i for i, row in rows.items()}
+        batches = self.measuring.collated(list(rows.values()))
+        return [([places[row.row_index, row.side] for row in batch.rows], batch) for batch in batches]
 
-def _means(members: Sequence[Columns]) -> Columns:
-    return {name: np.mean([member[name] for member in members], axis=0) for name in members[0]}
+    def _loss_alone(self) -> Float[Array, " n"]:
+        losses = np.full(len(self.batch), np.nan)
+        self.measuring.switch.activate(single_view())
+        with without_adapter(self.measuring.model):
+            for places, batch in self._alone:
+                statistics = token_statistics(self.measuring.model, batch)
+                losses[places] = _numbers(statistics.row_means(statistics.losses, len(batch)))
+        return losses
+
+    def _contrast(self, view: View, given: SampleGradients) -> Columns:
+        columns = {name: np.full(len(self.batch), np.nan) for name in ("contrast_norm", "contrast_cosine")}
+        for places, batch in self._alone:
+            found = contrast(given.picked(places), self.measuring.gradients(view, batch))
+            for name, values in zip(columns, found, strict=True):
+                columns[name][places] = _numbers(values)
+        return columns
 
 
 def _numbers(values: Tensor) -> Float[Array, " n"]:

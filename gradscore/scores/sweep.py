@@ -28,7 +28,7 @@ from gradscore.model.load import position_boundary
 from gradscore.model.trunk import Trunk
 from gradscore.model.views import View, ViewSwitch, view_seed
 from gradscore.records import OK, EncodedRow, ScoredRow
-from gradscore.scores.measuring import Measuring
+from gradscore.scores.measuring import BatchMeasures, Measuring
 from gradscore.scores.member import MemberScores, score_member
 from gradscore.scores.rows import with_scores, without_scores
 
@@ -73,10 +73,14 @@ class Sweep:
 
     def gradients(self, rows: Sequence[EncodedRow]) -> Iterator[SampleGradients]:
         """Yield the gradients of usable rows batch by batch, under every view in turn, before any clipping."""
-        for batch in self.batches(rows):
-            collated = self.collate(batch)
+        for batch in self.collated(rows):
             for view in self.views:
-                yield self._gradients(view, collated)
+                yield self._gradients(view, batch)
+
+    def collated(self, rows: Sequence[EncodedRow]) -> Iterator[Batch]:
+        """Yield usable rows in batches that are ready for any view."""
+        for batch in self.batches(rows):
+            yield self.collate(batch)
 
     def batches(self, rows: Sequence[EncodedRow]) -> Iterator[list[EncodedRow]]:
         """Yield the rows in batches, first the longest, so that a lack of memory shows at once.
@@ -119,9 +123,10 @@ class Sweep:
         """Return the scored rows of one batch; one that does not fit into the GPU's memory is halved."""
         try:
             batch = self.collate(rows)
-            members = self._score_members(batch)
-            measures = {} if self.measuring is None else self.measuring.of_rows(batch, members)
-            return with_scores(rows, members, self.source, measures)
+            measures = None if self.measuring is None else BatchMeasures(self.measuring, batch)
+            members = self._score_members(batch, measures)
+            columns = {} if measures is None else measures.of_rows(members)
+            return with_scores(rows, members, self.source, columns)
         except torch.OutOfMemoryError as error:
             if len(rows) == 1:
                 raise CheckFailedError(
@@ -132,17 +137,21 @@ class Sweep:
         middle = len(rows) // 2
         return self._score_batch(rows[:middle]) + self._score_batch(rows[middle:])
 
-    def _score_members(self, batch: Batch) -> list[MemberScores]:
+    def _score_members(self, batch: Batch, measures: BatchMeasures | None) -> list[MemberScores]:
         names = tuple(parameter.name for parameter in self.parameters)
         members = []
-        for _, views in groupby(self.views, lambda view: view.member):
-            gradients = [self._gradients(view, batch) for view in views]
-            if self.clip is not None:
-                gradients = [view.clipped(self.clip) for view in gradients]
+        for _, group in groupby(self.views, lambda view: view.member):
+            views = list(group)
+            gradients = [self.scored_gradients(view, batch) for view in views]
             member = score_member(gradients, self._groups(), self.scores, names, self.sketch)
-            extra = {} if self.measuring is None else self.measuring.of_member(gradients)
+            extra = {} if measures is None else measures.of_member(views, gradients)
             members.append(replace(member, measures=extra))
         return members
+
+    def scored_gradients(self, view: View, batch: Batch) -> SampleGradients:
+        """Return the gradients that enter the scores: clipped, if that was asked for."""
+        gradients = self._gradients(view, batch)
+        return gradients if self.clip is None else gradients.clipped(self.clip)
 
     def _gradients(self, view: View, batch: Batch) -> SampleGradients:
         with ExitStack() as stack:

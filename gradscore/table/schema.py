@@ -1,8 +1,9 @@
 """The columns of the score table: type, meaning, unit, direction and range of each, in one place.
 
 The dictionary travels in the footer of every table, so a reader never has to guess what a number means
-or which direction is better. Columns of `gradscore.measures` are there where they were asked for, before the list columns. Scores are float64; the two list columns, most of a table's bytes, are
-float32 (`layer_norms`) and float16 (`sketch`). A missing score is null, never NaN and never 0.
+or which direction is better. Measures that were asked for (`gradscore.measures`) stand before the list columns.
+Scores are float64; the two list columns, most of a table's bytes, are float32 (`layer_norms`) and float16
+(`sketch`). A missing score is null, never NaN and never 0.
 """
 
 import math

@@ -80,3 +80,22 @@ def test_what_cannot_be_had_is_refused_by_name_and_left_empty_otherwise(
     score(listener, output=tmp_path / "b.parquet", measures="all", limit=3, **options)
     assert read(tmp_path / "b.parquet")["effective_rank"].isna().all()
     assert any(line.startswith("Measure effective_rank stays empty: it needs") for line in listener.said)
+
+
+def test_measures_without_the_instruction_are_refused_for_plain_text_before_any_training(
+    model: Path, tmp_path: Path
+) -> None:
+    dataset = write_jsonl(tmp_path / "d.jsonl", [{"text": f"a story of {i}"} for i in range(6)])
+    with pytest.raises(UnsupportedError, match="ifd cannot be had in this run: rows have no instruction"):
+        score(model=model, dataset=dataset, output=tmp_path / "s.parquet", measures="ifd")
+    assert not list((tmp_path / "s.run" / "views").iterdir())
+
+
+def test_an_answer_without_its_instruction_has_a_loss_of_its_own(
+    model: Path, dataset: Path, tmp_path: Path
+) -> None:
+    score(model=model, dataset=dataset, output=tmp_path / "s.parquet", measures="ifd,loss_alone,base_loss")
+    table = read(tmp_path / "s.parquet")
+    expected = table["base_loss"] / table["loss_alone"]
+    pd.testing.assert_series_equal(table["ifd"], expected, check_names=False)
+    assert (table["loss_alone"] - table["base_loss"]).abs().min() > 0

@@ -9,6 +9,7 @@ import torch
 from peft import PeftModel
 
 from gradscore.config import ScoreConfig
+from gradscore.data.alone import AnswerFrame
 from gradscore.gradients.hooks import HooksEngine
 from gradscore.gradients.parameters import counted_parameters
 from gradscore.gradients.reduction import Reduction
@@ -20,7 +21,8 @@ from gradscore.scores.sweep import Sweep
 from tests import cases
 from tests.reference import row_gradients, row_loss
 
-ROWS = cases.rows((9, 5, 12))
+ROWS = cases.rows((9, 6, 12))
+FRAME = AnswerFrame(opening=(1, 7, 9), between=(11,), max_tokens=64)
 STOP = int(ROWS[1].input_ids[-1])
 
 
@@ -29,6 +31,10 @@ def made(model: PeftModel, views: Sequence[View], *names: str, **changes: object
     reduction = changes.pop("reduction", Reduction())
     loss = changes.pop("loss", "mean")
     switch = ViewSwitch(model, views)
+    sweep = Sweep(
+        model, HooksEngine(model, parameters, reduction, loss), switch, tuple(views), parameters, reduction,
+        ScoreConfig(), "data.jsonl", 0, changes.pop("max_batch_tokens", 1000), **changes,
+    )  # fmt: skip
     measuring = Measuring(
         names=names or tuple(MEASURES),
         model=model,
@@ -36,13 +42,13 @@ def made(model: PeftModel, views: Sequence[View], *names: str, **changes: object
         parameters=parameters,
         reduction=reduction,
         scores=ScoreConfig(gsnr_paper="std"),
+        collated=sweep.collated,
+        gradients=sweep.scored_gradients,
         loss=loss,
         stop_ids=frozenset({STOP}),
+        frame=FRAME,
     )
-    return Sweep(
-        model, HooksEngine(model, parameters, reduction, loss), switch, tuple(views), parameters, reduction,
-        ScoreConfig(), "data.jsonl", 0, 1000, measuring=measuring, **changes,
-    )  # fmt: skip
+    return dataclasses.replace(sweep, measuring=measuring)
 
 
 def score(sweep: Sweep, rows: Sequence[EncodedRow] = tuple(ROWS)) -> list[ScoredRow]:
@@ -74,6 +80,14 @@ class Case:
             self.losses.append([row_loss(self.model, row).item() for row in ROWS])
         for n, values in start.items():
             self.model.get_parameter(n).copy_(values)
+
+    def alone_vector(self, view: int, row: EncodedRow) -> np.ndarray:
+        """Return the gradient of a row without its instruction under one of the views."""
+        names = [n for n, _ in self.model.named_parameters() if "lora_" in n]
+        with ViewSwitch(self.model, self.views) as switch:
+            switch.activate(self.views[view])
+            gradients = row_gradients(self.model, [row], names)[0]
+        return torch.cat([g.flatten() for g in gradients.values()]).numpy()
 
     def vector(self, view: int, row: int) -> np.ndarray:
         return torch.cat([g.flatten() for g in self.gradients[view][row].values()]).numpy()
@@ -173,10 +187,41 @@ def test_with_one_view_nothing_is_made_up(case: Case) -> None:
     assert row.measures["base_loss"] > 0
 
 
-def test_effective_rank_needs_whole_matrices_of_an_adapter(case: Case) -> None:
+def test_a_thinned_gradient_has_no_effective_rank(case: Case) -> None:
     thinned = made(case.model, case.views, "effective_rank", reduction=Reduction(stride=2))
-    assert thinned.measuring.why_not("effective_rank") == (
-        "it needs a counted LoRA adapter, without --stride and --projection"
-    )
-    assert made(case.model, case.views).measuring.why_not("effective_rank") is None
     assert "effective_rank" not in score(thinned)[0].measures
+
+
+# Without the instruction.
+
+
+def test_the_loss_without_the_instruction_and_ifd_equal_the_slow_twin(case: Case) -> None:
+    found = score(made(case.model, case.views, "ifd", "loss_alone"))
+    without = [row_loss(case.plain, FRAME.alone(row)).item() for row in ROWS]
+    assert_equal(found, "loss_alone", without)
+    assert_equal(found, "ifd", [row_loss(case.plain, row).item() for row in ROWS] / np.array(without))
+
+
+def test_contrast_equals_the_slow_twin(case: Case) -> None:
+    found = score(made(case.model, case.views, "contrast_norm", "contrast_cosine", max_batch_tokens=15))
+    norms, cosines = [], []
+    for i, row in enumerate(ROWS):
+        pairs = [(case.vector(v, i), case.alone_vector(v, FRAME.alone(row))) for v in (1, 3)]
+        norms.append(np.mean([np.linalg.norm(a) - np.linalg.norm(b) for a, b in pairs]))
+        cosines.append(np.mean([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in pairs]))
+    assert_equal(found, "contrast_norm", norms)
+    assert_equal(found, "contrast_cosine", cosines)
+
+
+def test_rows_without_an_instruction_have_no_value_and_leave_the_others_alone(case: Case) -> None:
+    names = ("ifd", "loss_alone", "contrast_norm", "contrast_cosine")
+    whole = dataclasses.replace(ROWS[0], row_index=9, target_mask=np.arange(9) > 0)
+    *found, last = score(made(case.model, case.views, *names), [*ROWS, whole])
+    assert last.measures == dict.fromkeys(last.measures)
+    assert set(last.measures) == set(names)
+    for row, other in zip(found, score(made(case.model, case.views, *names)), strict=True):
+        for name in names:
+            assert row.measures[name] == pytest.approx(other.measures[name], rel=1e-9)
+    nothing = dataclasses.replace(made(case.model, case.views, *names).measuring, frame=None)
+    sweep = dataclasses.replace(made(case.model, case.views, *names), measuring=nothing)
+    assert score(sweep)[0].measures == dict.fromkeys(names)
