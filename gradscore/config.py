@@ -259,7 +259,8 @@ class GradientConfig:
         None, "Tokens per batch, padding included; by default 1024 on a CPU and 8192 on a GPU."
     )
     check: bool = option(
-        True, "Compare the engine with plain autograd on a few rows before the run, and stop if it disagrees."
+        True,
+        "Before the run look at targets, first and last tokens of the rows, and compare the engine with plain autograd on a few of them; stop if something is wrong.",
     )
 
     def __post_init__(self) -> None:

@@ -26,7 +26,10 @@ from gradscore.table.read import read_table
 from gradscore.table.run import RunFolder, require_free
 
 if TYPE_CHECKING:
+    from gradscore.data.encode import Encoder
     from gradscore.data.preview import Preview
+    from gradscore.doctor.finding import Diagnosis
+    from gradscore.records import EncodedRow
     from gradscore.validate.conclude import Conclusion
 
 
@@ -96,7 +99,9 @@ def score_dataset(config: RunConfig, reporter: Reporter | None = None) -> ScoreO
     started = time.monotonic()
     # 1. Open the data and the model, fix everything that was left to be chosen, and read all rows once.
     opened = source, encoder, loaded = open_data_and_model(config, reporter)
-    training_rows, data_fingerprint = survey(config, source, encoder)
+    training_rows, counts, data_fingerprint = survey(config, source, encoder)
+    if config.gradients.check:
+        _check_rows(config, training_rows, counts, encoder, reporter)
     identity = run_identity(config, source, loaded, data_fingerprint)
     run = RunFolder.open(
         str(config.table.output),
@@ -188,6 +193,43 @@ def validate_dataset(config: RunConfig, reporter: Reporter | None = None) -> Val
     )
 
 
+def doctor_dataset(config: RunConfig, reporter: Reporter | None = None) -> "Diagnosis":
+    """Return what can be told about a scoring run before it: rows, tokens, gradients, time, memory and disk.
+
+    Nothing is written, and what is found wrong is a finding rather than an error.
+
+    Raises:
+        GradscoreError: the dataset or the model cannot be opened, or an option does not fit them.
+    """
+    from gradscore.data.schemas import recognise
+    from gradscore.doctor.examine import examine_model
+    from gradscore.doctor.finding import Diagnosis
+    from gradscore.doctor.rows import pass_over_rows, row_findings, schema_line
+    from gradscore.doctor.tokens import token_findings
+    from gradscore.run.opening import open_data_and_model
+
+    reporter = reporter or SilentReporter()
+    _require_options(config, output=False)
+    opened = source, encoder, _ = open_data_and_model(config, reporter)
+    schema = recognise(source.record.columns, config.data)
+    reporter.message("One pass over the rows")
+    rows = pass_over_rows(source, config.data, encoder)
+    examined, estimate = examine_model(config, rows, opened, reporter)
+    return Diagnosis(
+        findings=(
+            schema_line(schema, source.record.columns, encoder.renderer.summary),
+            *row_findings(rows),
+            *token_findings(rows.kept, encoder, config.data.truncate),
+            *examined,
+        ),
+        shown=rows.shown,
+        numbers={
+            "rows": {"copies": rows.n_copies, "chosen": rows.n_rows, **rows.counts},
+            "estimate": estimate,
+        },
+    )
+
+
 def preview_dataset(config: RunConfig, n_rows: int, reporter: Reporter | None = None) -> "Preview":
     """Return the first rows as text with their target tokens, and counts over all chosen rows."""
     from gradscore.data.preview import preview
@@ -210,6 +252,25 @@ def preview_json(config: RunConfig, reporter: Reporter | None = None) -> Iterato
     for row in read_rows(source, config.data):
         for encoded in encoder.encode(row):
             yield to_json(encoded)
+
+
+def _check_rows(
+    config: RunConfig,
+    rows: "list[EncodedRow]",
+    counts: dict[str, int],
+    encoder: "Encoder",
+    reporter: Reporter,
+) -> None:
+    """Stop where most rows lack targets, or begin or end as the model does not know it; where some do, say so."""
+    from gradscore.doctor.finding import refuse_failures
+    from gradscore.doctor.rows import target_check
+    from gradscore.doctor.tokens import token_findings
+
+    findings = (target_check(counts), *token_findings(rows, encoder, config.data.truncate))
+    refuse_failures(findings)
+    for finding in findings:
+        if finding.verdict == "warn":
+            reporter.message(f"Warning: {finding.finding}. {finding.advice}")
 
 
 def _require_options(config: RunConfig, *, output: bool) -> None:

@@ -13,12 +13,19 @@ from typing import Annotated, Any
 import typer
 
 import gradscore
-from gradscore.cli import demo, filter, preview, score, validate
+from gradscore.cli import demo, doctor, filter, preview, score, validate
 from gradscore.cli.exit_codes import DONE, INTERRUPTED, OUR_BUG, TERMINATED, USER_MISTAKE
 from gradscore.cli.options import command_with
 from gradscore.errors import GradscoreError
 
-COMMANDS = {"score": score, "filter": filter, "validate": validate, "preview": preview, "demo": demo}
+COMMANDS = {
+    "doctor": doctor,
+    "score": score,
+    "filter": filter,
+    "validate": validate,
+    "preview": preview,
+    "demo": demo,
+}
 
 # typer ships click inside itself in newer releases and used the separate package before; the base of
 # its usage errors is found from a class that both export.

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from gradscore.data.preview import RowPreview
+
 OFFER = offer_sections(
     "data", model=("model", "revision", "trust_remote_code"), required=("dataset", "model")
 )
@@ -53,20 +55,23 @@ def run(
         preview = pipeline.preview_dataset(config, rows, reporter)
     console = Console(highlight=False, soft_wrap=True)
     for row in preview.rows:
-        side = "" if row.side is None else f" ({row.side})"
-        cut = ", truncated" if row.truncated else ""
-        console.rule(
-            f"row {row.row_index}{side}: {row.status}, {row.n_tokens} tokens, {row.n_target_tokens} of them targets{cut}",
-            align="left",
-        )
-        console.print(marked_text(row.pieces, with_colour=_has_colour(console)))
+        console.rule(heading_of(row), align="left")
+        console.print(marked_text(row.pieces, with_colour=has_colour(console)))
     console.rule("all rows", align="left")
     for name, count in preview.counts.items():
         console.print(f"{count:>8} {name.replace('_', ' ')}", markup=False)
     return DONE
 
 
-def _has_colour(console: "Console") -> bool:
+def heading_of(row: "RowPreview") -> str:
+    """Return one line about a row: which it is, and how many of its tokens are targets."""
+    side = "" if row.side is None else f" ({row.side})"
+    cut = ", truncated" if row.truncated else ""
+    return f"row {row.row_index}{side}: {row.status}, {row.n_tokens} tokens, {row.n_target_tokens} of them targets{cut}"
+
+
+def has_colour(console: "Console") -> bool:
+    """Return whether targets can be told by their colour."""
     return console.is_terminal and not console.no_color
 
 

@@ -48,7 +48,8 @@ class Encoder:
         self.tokenizer = tokenizer
         self._schema = schema
         self._truncate = config.truncate
-        self._opening = _opening_ids(tokenizer)
+        self.opening_ids = _opening_ids(tokenizer)
+        """What the tokenizer puts before plain text by itself, such as a beginning-of-text token."""
 
     def encode(self, row: Row) -> list[EncodedRow]:
         """Return the row as tokens: one record, or one per side of a preference pair with `--side both`.
@@ -82,8 +83,8 @@ class Encoder:
             list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
             for text in (frame.opening, frame.between)
         )
-        if frame.needs_opening and opening[:1] != self._opening[:1]:
-            opening = [*self._opening, *opening]
+        if frame.needs_opening and opening[:1] != self.opening_ids[:1]:
+            opening = [*self.opening_ids, *opening]
         return AnswerFrame(tuple(opening), tuple(between), self.max_length) if opening else None
 
     def _encode_side(self, row: Row, side: str | None) -> EncodedRow:
@@ -125,7 +126,8 @@ class Encoder:
             mask = np.full(len(ids), bool(rendered.spans))
         else:
             mask = target_mask(np.asarray(encoding["offset_mapping"], dtype=np.int64), rendered.spans)
-        opening = self._opening if rendered.needs_opening and ids[:1] != self._opening[:1] else []
+        has_opening = ids[:1] == self.opening_ids[:1]
+        opening = self.opening_ids if rendered.needs_opening and not has_opening else []
         mask = np.concatenate([np.zeros(len(opening), dtype=np.bool_), mask])
         return np.asarray([*opening, *ids], dtype=np.int64), mask
 

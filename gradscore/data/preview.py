@@ -43,13 +43,14 @@ def preview(rows: Iterable[Row], encoder: Encoder, n_shown: int) -> Preview:
     counts = dict.fromkeys(COUNTED, 0)
     for number, row in enumerate(rows):
         for encoded in encoder.encode(row):
-            _count(counts, encoded)
+            count_row(counts, encoded)
             if number < n_shown:
                 shown.append(show(encoded, encoder.tokenizer))
     return Preview(tuple(shown), counts)
 
 
-def _count(counts: dict[str, int], encoded: EncodedRow) -> None:
+def count_row(counts: dict[str, int], encoded: EncodedRow) -> None:
+    """Add one encoded row to counts that have the keys `COUNTED`."""
     counts["rows"] += 1
     counts["invalid" if encoded.status.startswith(INVALID_PREFIX) else encoded.status] += 1
     counts["truncated"] += encoded.truncated

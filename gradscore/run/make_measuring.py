@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from gradscore.config import RunConfig
 from gradscore.data.alone import AnswerFrame
+from gradscore.data.stop_tokens import stop_ids
 from gradscore.errors import UnsupportedError
 from gradscore.gradients.engine import GradientEngine
 from gradscore.measures import describe_cost, parse_measures, passes_of
@@ -68,13 +69,6 @@ def make_measuring(
         collated=sweep.collated,
         gradients=sweep.scored_gradients,
         loss=config.gradients.reduction,
-        stop_ids=stop_ids(loaded),
+        stop_ids=stop_ids(loaded.tokenizer),
         frame=frame,
     )
-
-
-def stop_ids(loaded: LoadedModel) -> frozenset[int]:
-    """Return the special tokens that can end an answer: all but those for unknown text."""
-    tokenizer = loaded.tokenizer
-    unknown = {tokenizer.unk_token_id} - {tokenizer.eos_token_id}
-    return frozenset(set(tokenizer.all_special_ids) - unknown)

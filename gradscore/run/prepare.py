@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -101,12 +102,6 @@ def _trunk(
 
 def _check(config: RunConfig, sweep: Sweep, rows: list[EncodedRow], reporter: Reporter) -> CheckResult:
     """Hold the engine against plain autograd under the newest view, on rows of every length."""
-    boundary = position_boundary(base_model(sweep.model).config)
-    short = [row for row in rows if boundary is None or row.n_tokens <= boundary]
-    rows = short or rows  # checked as one batch, which must not cross the boundary
-    by_length = sorted(rows, key=lambda row: row.n_tokens)
-    # The longest rows are left out: a check must stay short, and the median row is as good a witness.
-    places = sorted({round(i * (len(rows) - 1) / 2 / max(1, N_ROWS - 1)) for i in range(N_ROWS)})
     with sweep.switch:
         sweep.switch.activate(sweep.views[-1])
         check = self_check(
@@ -115,7 +110,7 @@ def _check(config: RunConfig, sweep: Sweep, rows: list[EncodedRow], reporter: Re
             sweep.parameters,
             sweep.reduction,
             config.gradients.reduction,
-            sweep.collate([by_length[place] for place in places]),
+            sweep.collate(rows_to_check(sweep, rows)),
         )
     counted = sum(parameter.numel for parameter in sweep.parameters)
     reporter.message(
@@ -128,6 +123,17 @@ def _check(config: RunConfig, sweep: Sweep, rows: list[EncodedRow], reporter: Re
             f"{check.zero_parameters[0]}. On an adapter without warm-up B is zero, and so is the gradient of every A."
         )
     return check
+
+
+def rows_to_check(sweep: Sweep, rows: Sequence[EncodedRow]) -> list[EncodedRow]:
+    """Return a few rows of every length up to the median that can go through the model as one batch."""
+    boundary = position_boundary(base_model(sweep.model).config)
+    short = [row for row in rows if boundary is None or row.n_tokens <= boundary]
+    rows = short or list(rows)  # checked as one batch, which must not cross the boundary
+    by_length = sorted(rows, key=lambda row: row.n_tokens)
+    # The longest rows are left out: a check must stay short, and the median row is as good a witness.
+    places = sorted({round(i * (len(rows) - 1) / 2 / max(1, N_ROWS - 1)) for i in range(N_ROWS)})
+    return [by_length[place] for place in places]
 
 
 def _layer_scales(
