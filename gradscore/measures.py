@@ -92,6 +92,65 @@ MEASURES: dict[str, Measure] = {
             better="high",
         ),
         Measure(
+            "loss_out",
+            "loss under the newest view of the member that was never trained on the row (--cross-fit)",
+            "as loss",
+            _HARD,
+            ">= 0; null without --cross-fit",
+            ("views",),
+            "out-of-sample predictions, arXiv:1911.00068",
+            better="low",
+        ),
+        Measure(
+            "loss_drop_out",
+            "base_loss minus the loss under the newest view of the member that was never trained on the row",
+            _NATS,
+            "high: the row follows from the other rows",
+            "any number; null without --cross-fit",
+            ("base",),
+            "ours",
+            better="high",
+        ),
+        Measure(
+            "memorised",
+            "loss_out minus the mean loss under the newest view of the members that were trained on the row",
+            "as loss",
+            "high: the row has to be seen to be learned",
+            "any number; null without --cross-fit",
+            ("views",),
+            "memorisation, arXiv:2008.03703, by loss",
+            better="low",
+        ),
+        Measure(
+            "grad_norm_out",
+            "gradient norm under the newest view of the member that was never trained on the row",
+            "norm",
+            "high: the row would still move a model that learned from the others",
+            ">= 0; null without --cross-fit",
+            ("views",),
+            "ours",
+            better="low",
+        ),
+        Measure(
+            "norm_drop_out",
+            "1 - gradient norm under the newest over that under the oldest view, of the member that was never trained on the row",
+            "share",
+            "high: training on other rows answers this one",
+            "at most 1; null without --cross-fit",
+            ("views",),
+            "ours, after the drop in arXiv:2601.13697",
+            better="high",
+        ),
+        Measure(
+            "gsnr_out",
+            "gsnr over the views of the member that was never trained on the row",
+            "ratio",
+            "high: what would be learned from the row stays the same while the others are learned",
+            ">= 0; null without --cross-fit or with fewer than two views",
+            ("views",),
+            "ours",
+        ),
+        Measure(
             "base_loss",
             "loss under the model without its adapter",
             _NATS,
@@ -195,6 +254,9 @@ MEASURES: dict[str, Measure] = {
         ),
     )
 }  # fmt: skip
+
+OF_FOLDS = ("loss_out", "loss_drop_out", "memorised", "grad_norm_out", "norm_drop_out", "gsnr_out")
+"""Measures that compare members of a cross-fitted warm-up."""
 
 WORDS = ("default", "all")
 

@@ -7,7 +7,7 @@ from gradscore.data.alone import AnswerFrame
 from gradscore.data.stop_tokens import stop_ids
 from gradscore.errors import UnsupportedError
 from gradscore.gradients.engine import GradientEngine
-from gradscore.measures import describe_cost, parse_measures, passes_of
+from gradscore.measures import OF_FOLDS, describe_cost, parse_measures, passes_of
 from gradscore.model.load import LoadedModel
 from gradscore.records import Reporter
 from gradscore.run.make_views import planned_views
@@ -22,6 +22,8 @@ class Basis(NamedTuple):
     engine: GradientEngine
     frame: AnswerFrame | None
     """What goes around an answer in place of its instruction."""
+    is_cross_fitted: bool
+    """Whether each member of the warm-up leaves one fold of rows out."""
 
 
 def settle_measures(config: RunConfig, basis: Basis, reporter: Reporter) -> None:
@@ -37,7 +39,9 @@ def settle_measures(config: RunConfig, basis: Basis, reporter: Reporter) -> None
     for name, reason in reasons.items():
         if name in named:
             raise UnsupportedError(f"--measures {name} cannot be had in this run: {reason}. Leave it out.")
-        reporter.message(f"Measure {name} stays empty: {reason}.")
+    for reason in dict.fromkeys(reasons.values()):
+        empty = [name for name in names if reasons.get(name) == reason]
+        reporter.message(f"{', '.join(empty)}: empty in this run; {reason}.")
     n_views, n_members = planned_views(config.model)
     had = [name for name in names if name not in reasons]
     reporter.message(describe_cost(had, n_views, n_members))
@@ -52,6 +56,8 @@ def why_not(name: str, basis: Basis) -> str | None:
         return "it needs a counted LoRA adapter, without --stride and --projection"
     if basis.frame is None and {"alone", "contrast"} & set(passes_of([name])):
         return "rows have no instruction that could be left out (plain text, or a template that refuses an empty turn)"
+    if name in OF_FOLDS and not basis.is_cross_fitted:
+        return "every member is trained on every row; it needs --cross-fit --members 2"
     return None
 
 
@@ -71,4 +77,5 @@ def make_measuring(
         loss=config.gradients.reduction,
         stop_ids=stop_ids(loaded.tokenizer),
         frame=frame,
+        n_folds=config.model.members if config.model.cross_fit else 0,
     )

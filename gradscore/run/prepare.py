@@ -49,7 +49,7 @@ def prepare(
     reduction = choose_reduction(config.gradients, parameters, seed)
     engine = choose_engine(model, parameters, config.gradients, reduction, reporter)
     frame = opened.encoder.answer_frame()
-    settle_measures(config, Basis(model, engine, frame), reporter)
+    settle_measures(config, Basis(model, engine, frame, config.model.cross_fit), reporter)
     trunk = _trunk(config, model, engine, training_rows, run, loaded.pad_id, reporter)
     views = make_views(config, model, training_rows, run, loaded.pad_id, max_tokens, trunk, reporter)
     model.requires_grad_(False)

@@ -26,7 +26,7 @@ def survey(
     data = replace(config.data, shard=None)
     choice = choose(source.record.n_rows, data)
     indices = [i for i in range(choice.last + 1) if choice.has(i)]
-    longest = plan_warmup(len(indices), replace(config.model, members=1))
+    longest = plan_warmup(len(indices), replace(config.model, members=1, cross_fit=False))
     wanted = max(longest.rows_trained, config.gradients.calibration_rows)
     if len(indices) > wanted:
         indices = random.Random(config.data.seed).sample(indices, wanted)

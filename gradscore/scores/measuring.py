@@ -16,6 +16,7 @@ from gradscore.gradients.engine import SampleGradients
 from gradscore.gradients.parameters import CountedParameter, is_adapter
 from gradscore.gradients.reduction import Reduction
 from gradscore.measures import passes_of
+from gradscore.model.folds import fold_of
 from gradscore.model.forward import Reduction as LossReduction
 from gradscore.model.token_statistics import token_statistics
 from gradscore.model.views import View, ViewSwitch, single_view
@@ -23,6 +24,7 @@ from gradscore.model.without_adapter import without_adapter
 from gradscore.records import EncodedRow
 from gradscore.scores.base_measures import base_measures
 from gradscore.scores.contrast import contrast
+from gradscore.scores.fold_measures import fold_measures
 from gradscore.scores.member import MemberScores
 from gradscore.scores.view_measures import consistency, effective_rank, paper_gsnr
 
@@ -50,6 +52,8 @@ class Measuring:
     """Tokens that end an answer."""
     frame: AnswerFrame | None = None
     """What goes around an answer in place of its instruction; None where no instruction can be left out."""
+    n_folds: int = 0
+    """Folds of a cross-fitted warm-up, one per member; 0 where every member is shown every row."""
 
 
 def whole_adapter_matrices(
@@ -83,6 +87,8 @@ class BatchMeasures:
         columns = self._from_views(members)
         if self._needs("base"):
             columns |= self._from_base(members)
+        if self._wants("loss_drop_out") and "loss_out" in columns:
+            columns["loss_drop_out"] = columns["base_loss"] - self._per_token(columns["loss_out"])
         if self._needs("alone"):
             columns["loss_alone"] = self._loss_alone()
         if self._wants("ifd"):
@@ -111,6 +117,9 @@ class BatchMeasures:
                 scores.epsilon,
                 scores.gsnr_paper,
             )
+        if self.measuring.n_folds:
+            folds = [fold_of(row.row_key, self.measuring.n_folds) for row in self.batch.rows]
+            columns |= fold_measures(members, np.array(folds))
         return columns
 
     def _from_base(self, members: Sequence[MemberScores]) -> Columns:
@@ -120,10 +129,12 @@ class BatchMeasures:
         found = base_measures(statistics, self.batch.rows, self.measuring.stop_ids)
         columns = {name: _numbers(values) for name, values in found.items()}
         newest = np.mean([member.losses[:, -1] for member in members], axis=0)
-        if self.measuring.loss == "sum":
-            newest = newest / _numbers(self.batch.n_target_tokens)
-        columns["loss_drop"] = columns["base_loss"] - newest
+        columns["loss_drop"] = columns["base_loss"] - self._per_token(newest)
         return columns
+
+    def _per_token(self, losses: Float[Array, " n"]) -> Float[Array, " n"]:
+        """Return losses of views as means over target tokens, which measures are."""
+        return losses / _numbers(self.batch.n_target_tokens) if self.measuring.loss == "sum" else losses
 
     @cached_property
     def _matrices(self) -> dict[int, torch.Size]:

@@ -3,12 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
 from gradscore.errors import TableError, UnsupportedError
-from gradscore.measures import MEASURES, parse_measures
+from gradscore.measures import MEASURES, OF_FOLDS, parse_measures
 from tests.pipeline.counter import Counter
 from tests.pipeline.runs import Listener, alpaca_rows, read, score, write_jsonl
 
@@ -79,7 +80,7 @@ def test_what_cannot_be_had_is_refused_by_name_and_left_empty_otherwise(
     listener = Listener()
     score(listener, output=tmp_path / "b.parquet", measures="all", limit=3, **options)
     assert read(tmp_path / "b.parquet")["effective_rank"].isna().all()
-    assert any(line.startswith("Measure effective_rank stays empty: it needs") for line in listener.said)
+    assert any(line.startswith("effective_rank: empty in this run; it needs") for line in listener.said)
 
 
 def test_measures_without_the_instruction_are_refused_for_plain_text_before_any_training(
@@ -99,3 +100,20 @@ def test_an_answer_without_its_instruction_has_a_loss_of_its_own(
     expected = table["base_loss"] / table["loss_alone"]
     pd.testing.assert_series_equal(table["ifd"], expected, check_names=False)
     assert (table["loss_alone"] - table["base_loss"]).abs().min() > 0
+
+
+def test_cross_fitted_members_give_the_measures_of_folds(model: Path, dataset: Path, tmp_path: Path) -> None:
+    options = {"members": 2, "cross_fit": True, "measures": "all", "model": model, "dataset": dataset}
+    score(output=tmp_path / "folds.parquet", **options)
+    table = read(tmp_path / "folds.parquet")
+    assert table[list(OF_FOLDS)].notna().all().all()
+    losses = [table["loss_out"], table["loss_out"] - table["memorised"]]
+    np.testing.assert_allclose(sum(losses) / 2, table["loss_last"], rtol=1e-6)
+    np.testing.assert_allclose(
+        table["loss_drop_out"], table["base_loss"] - table["loss_out"], rtol=1e-5, atol=1e-7
+    )
+
+
+def test_without_folds_their_measures_are_refused_by_name(model: Path, dataset: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="needs --cross-fit"):
+        score(output=tmp_path / "s.parquet", model=model, dataset=dataset, measures="memorised")
