@@ -11,17 +11,17 @@ upper eight layers, keeps its tables in `--work`, and goes on from them when sta
 import argparse
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import bench_training
 import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-import bench_training
-from gradscore.config import DataConfig, ModelConfig, RunConfig, ScoreConfig, TableConfig
-from gradscore.pipeline import score_dataset
+from gradscore.config import DataConfig, ModelConfig, RunConfig, ScoreConfig, TableConfig, ValidateConfig
+from gradscore.pipeline import score_dataset, validate_dataset
 from gradscore.records import OK
 from gradscore.table.read import read_table
 from gradscore.validate.auroc import Draws, estimate_auroc, with_interval
@@ -57,12 +57,52 @@ def run_config(options: argparse.Namespace, dataset: Path, output: Path, categor
     """Return the configuration that every part scores with."""
     return RunConfig(
         data=DataConfig(
-            dataset=str(dataset), sample=options.rows, seed=options.seed, max_length=MAX_LENGTH, category_field=category
+            dataset=str(dataset),
+            sample=options.rows,
+            seed=options.seed,
+            max_length=MAX_LENGTH,
+            category_field=category,
         ),
-        model=ModelConfig(model=options.model, lora_layers=LAYERS, members=2, cross_fit=True, include_base=True),
+        model=ModelConfig(
+            model=options.model, lora_layers=LAYERS, members=2, cross_fit=True, include_base=True
+        ),
         scores=ScoreConfig(measures="all"),
         table=TableConfig(output=str(output)),
     )
+
+
+def planted(options: argparse.Namespace) -> None:
+    """Print, for each set and contamination, how every column and `quality` find kinds of fault that no fit saw."""
+    for name, path in SETS.items():
+        for contamination in CONTAMINATIONS:
+            folder = options.work / f"{name}-{contamination}"
+            config = run_config(options, options.data / path, folder / "unused", None)
+            asked = ValidateConfig(output=str(folder), contamination=contamination)
+            validate_dataset(replace(config, table=TableConfig(), validate=asked))
+            result = json.loads((folder / "validation.json").read_text(encoding="utf-8"))
+            _print_planted(f"{name}, {contamination:.0%} faulty", result)
+
+
+def _print_planted(title: str, result: dict[str, Any]) -> None:
+    kinds = list(result["columns"][0]["auroc"])
+    counts = {"all": sum(n for kind, n in result["rows"].items() if kind != "sound"), **result["rows"]}
+    print(f"\n{title}: {result['rows']['sound']} sound rows\n")
+    print(f"| column | {' | '.join(f'{kind} ({counts[kind]})' for kind in kinds)} |")
+    print(f"|---|{'---|' * len(kinds)}")
+    quality = (
+        [] if result["quality"] is None else [{**result["quality"], "name": "**quality, on unseen kinds**"}]
+    )
+    for column in quality + result["columns"]:
+        cells = [_cell(column["auroc"].get(kind), with_interval=kind == "all") for kind in kinds]
+        print(f"| {column['name']} | {' | '.join(cells)} |")
+    print("\n" + "\n".join(result["lines"]))
+
+
+def _cell(found: dict[str, float] | None, *, with_interval: bool) -> str:
+    if found is None:
+        return ""
+    interval = f" ({found['low']:.2f} to {found['high']:.2f})" if with_interval else ""
+    return f"{found['value']:.2f}{interval}"
 
 
 def labels(options: argparse.Namespace) -> None:
@@ -76,11 +116,18 @@ def labels(options: argparse.Namespace) -> None:
         truth = np.array([_number(rows[i].get(labelled.label)) for i in frame["row_index"]])
         usable = (frame["status"] == OK).to_numpy() & np.isfinite(truth)
         print(f"\n{name}: {usable.sum()} rows, label {labelled.label}\n")
-        print(f"| column | better | {'AUROC' if labelled.is_binary else 'rank correlation'} (95 %) |\n|---|---|---|")
+        print(
+            f"| column | better | {'AUROC' if labelled.is_binary else 'rank correlation'} (95 %) |\n|---|---|---|"
+        )
         lines = [
-            (estimate.value, f"| {column} | {better or 'not said'} | {estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f}) |")
+            (
+                estimate.value,
+                f"| {column} | {better or 'not said'} | {estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f}) |",
+            )
             for column, better, values in _columns(output, frame)
-            for estimate in [_agreement(values[usable], truth[usable], labelled.is_binary, better, options.seed)]
+            for estimate in [
+                _agreement(values[usable], truth[usable], labelled.is_binary, better, options.seed)
+            ]
             if estimate is not None
         ]
         print("\n".join(line for _, line in sorted(lines, reverse=True)))
@@ -88,7 +135,9 @@ def labels(options: argparse.Namespace) -> None:
 
 def _columns(output: Path, frame: pd.DataFrame) -> list[tuple[str, str, np.ndarray]]:
     entries = read_table(output).metadata["columns"]
-    wanted = [e for e in entries if e["type"] in ("double", "int64") and e["name"] not in ("row_index", "n_views")]
+    wanted = [
+        e for e in entries if e["type"] in ("double", "int64") and e["name"] not in ("row_index", "n_views")
+    ]
     return [(e["name"], e["better"], frame[e["name"]].to_numpy(dtype=float)) for e in wanted]
 
 
@@ -112,6 +161,22 @@ def _spearman(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.corrcoef(rankdata(first), rankdata(second))[0, 1])
 
 
+def training(options: argparse.Namespace) -> None:
+    """Train on what each column prefers; see `bench_training`."""
+    quality = options.work.parent / "planted" / "alpaca_zh-0.3" / "quality.json"
+    bench_training.run(
+        argparse.Namespace(
+            **vars(options),
+            dataset=str(options.data / SETS["alpaca_en"]),
+            held_out=60,
+            keep=0.3,
+            seeds=3,
+            columns="gsnr,base_loss,ifd,grad_norm",
+            quality=str(quality) if quality.exists() else None,
+        )
+    )
+
+
 def _number(value: Any) -> float:
     return float("nan") if value is None else float(value)
 
@@ -121,7 +186,7 @@ def main() -> None:
     parts: dict[str, Callable[[argparse.Namespace], None]] = {
         "planted": planted,
         "labels": labels,
-        "training": bench_training.run,
+        "training": training,
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("part", choices=list(parts))

@@ -196,7 +196,7 @@ def selections(
 
 
 def main() -> None:
-    """Train on every selection and print the gains."""
+    """Read the options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("dataset")
@@ -208,7 +208,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--columns", default="quality,gsnr,base_loss,ifd,alignment", help="the first leads")
     parser.add_argument("--quality", default=None, help="a quality.json that was fitted on other rows")
-    options = parser.parse_args()
+    run(parser.parse_args())
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write the pool, score it, train on every selection, and print the gains."""
     pool, held_out = write_pool(options)
     frame = score_pool(options, pool)
     dictionary = read_table(options.work / "scores.parquet").metadata["columns"]
