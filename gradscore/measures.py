@@ -11,7 +11,7 @@ from typing import Literal
 
 from gradscore.errors import ConfigError
 
-PassName = Literal["views", "base", "alone", "contrast"]
+PassName = Literal["views", "tokens", "base", "alone", "contrast"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Pass:
 
 PASSES: dict[PassName, Pass] = {
     "views": Pass(0, 0, "from the views' own passes"),
+    "tokens": Pass(0, 0, "from the newest view's own pass"),
     "base": Pass(1, 0, "the model without its adapter"),
     "alone": Pass(1, 0, "the same, on the answer without its instruction"),
     "contrast": Pass(1, 1, "the newest view, on the answer without its instruction", is_per_member=True),
@@ -251,6 +252,25 @@ MEASURES: dict[str, Measure] = {
             ("contrast",),
             "ours",
             better="low",
+        ),
+        Measure(
+            "gsnr_token",
+            "gsnr over the target tokens of the row instead of views, under the newest view; mostly length",
+            "ratio",
+            "high: the tokens of the answer agree on where the row pulls, or there are few of them",
+            ">= 0; null with fewer than two target tokens",
+            ("tokens",),
+            "ours, from the rank-one structure in arXiv:1510.01799",
+        ),
+        Measure(
+            "gsnr_token_unbiased",
+            "gsnr_token with the noise's own share taken out of the mean; 0 for pure noise of any length",
+            "ratio",
+            "high: the tokens of the answer agree on where the row pulls",
+            ">= 0; null with fewer than two target tokens",
+            ("tokens",),
+            "ours, from the rank-one structure in arXiv:1510.01799",
+            better="high",
         ),
     )
 }  # fmt: skip

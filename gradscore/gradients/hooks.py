@@ -22,7 +22,15 @@ from gradscore.gradients.engine import GradientEngine, SampleGradients
 from gradscore.gradients.lora import FusedLayer, fused, fused_layer
 from gradscore.gradients.parameters import CountedParameter
 from gradscore.gradients.reduction import Kept, Reduction
-from gradscore.gradients.rules import NEEDS_OUTPUT, Call, Rule, by_row, is_position_table, rule_for
+from gradscore.gradients.rules import (
+    NEEDS_OUTPUT,
+    Call,
+    Rule,
+    by_row,
+    is_position_table,
+    linear_rule,
+    rule_for,
+)
 from gradscore.model.forward import PLAIN_HEADS, base_model, sample_losses
 from gradscore.model.forward import Reduction as LossReduction
 
@@ -46,6 +54,21 @@ def unsupported_by_hooks(
         if None in rules or is_split or is_mixed:
             missing.append(parameter.name)
     return missing
+
+
+def has_positions(model: nn.Module, parameters: tuple[CountedParameter, ...]) -> bool:
+    """Return whether every counted parameter is the matrix of one linear map that is applied to every token.
+
+    The head is not: it is shown the positions that predict a target, and no others.
+    """
+    head = base_model(model).get_output_embeddings()
+    return all(
+        len(p.module_names) == 1
+        and p.attribute == "weight"
+        and rule_for(model, p.module_names[0]) is linear_rule
+        and model.get_submodule(p.module_names[0]) not in set(head.modules())
+        for p in parameters
+    )
 
 
 class HooksEngine(GradientEngine):

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.linalg import vecdot
 
 from gradscore.gradients import layers
+from gradscore.gradients.positions import Positions
 from gradscore.gradients.projection import Projections
 from gradscore.model.forward import wide
 
@@ -45,6 +46,8 @@ class Reduction:
     """Whether norms beside a projection are those of the full gradient; with a stride they are the kept vector's."""
     scales: dict[str, float] = field(default_factory=dict)
     """Divisor of each parameter's gradient, by name; 1 where absent."""
+    positions: Positions | None = field(default=None, compare=False)
+    """Told about every matrix of a linear map, where contributions of single positions are wanted."""
     _inputs: layers.InputGram = field(default_factory=layers.InputGram, repr=False, compare=False)
 
     def adds_up(self, shape: torch.Size) -> bool:
@@ -82,6 +85,8 @@ class Reduction:
         if transposed:
             x, e = e, x
         x, e = wide(x), wide(e)
+        if self.positions is not None:
+            self.positions.add(name, x, e, self.scales.get(name, 1.0))
         if not self.projections.applies_to(torch.Size((e.shape[2], x.shape[2]))):
             return self.formed(name, layers.linear_gradient(x, e))
         vector = self.projections.of_linear(name, x, e).flatten(1)

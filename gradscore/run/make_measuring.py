@@ -1,5 +1,6 @@
 """The optional measures of a run: what they are taken with, what they cost, and which cannot be had."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gradscore.config import RunConfig
@@ -7,6 +8,8 @@ from gradscore.data.alone import AnswerFrame
 from gradscore.data.stop_tokens import stop_ids
 from gradscore.errors import UnsupportedError
 from gradscore.gradients.engine import GradientEngine
+from gradscore.gradients.hooks import HooksEngine, has_positions
+from gradscore.gradients.positions import Positions
 from gradscore.measures import OF_FOLDS, describe_cost, parse_measures, passes_of
 from gradscore.model.load import LoadedModel
 from gradscore.records import Reporter
@@ -54,6 +57,8 @@ def why_not(name: str, basis: Basis) -> str | None:
         basis.model, engine.parameters, engine.reduction
     ):
         return "it needs a counted LoRA adapter, without --stride and --projection"
+    if "tokens" in passes_of([name]) and not _watches_positions(basis.model, engine):
+        return "it needs the hooks engine, and counted parameters that are weights of linear layers alone"
     if basis.frame is None and {"alone", "contrast"} & set(passes_of([name])):
         return "rows have no instruction that could be left out (plain text, or a template that refuses an empty turn)"
     if name in OF_FOLDS and not basis.is_cross_fitted:
@@ -78,4 +83,17 @@ def make_measuring(
         stop_ids=stop_ids(loaded.tokenizer),
         frame=frame,
         n_folds=config.model.members if config.model.cross_fit else 0,
+        token_engine=_token_engine(config, sweep),
     )
+
+
+def _watches_positions(model: Any, engine: GradientEngine) -> bool:
+    return engine.name == "hooks" and has_positions(model, engine.parameters)
+
+
+def _token_engine(config: RunConfig, sweep: Sweep) -> GradientEngine | None:
+    wanted = "tokens" in passes_of(parse_measures(config.scores.measures))
+    if not wanted or not _watches_positions(sweep.model, sweep.engine):
+        return None
+    watching = replace(sweep.reduction, positions=Positions())
+    return HooksEngine(sweep.model, sweep.parameters, watching, config.gradients.reduction)

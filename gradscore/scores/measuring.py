@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gradscore.config import ScoreConfig
 from gradscore.data.alone import AnswerFrame
 from gradscore.data.batch import Batch
-from gradscore.gradients.engine import SampleGradients
+from gradscore.gradients.engine import GradientEngine, SampleGradients
 from gradscore.gradients.parameters import CountedParameter, is_adapter
 from gradscore.gradients.reduction import Reduction
 from gradscore.measures import passes_of
@@ -26,6 +26,7 @@ from gradscore.scores.base_measures import base_measures
 from gradscore.scores.contrast import contrast
 from gradscore.scores.fold_measures import fold_measures
 from gradscore.scores.member import MemberScores
+from gradscore.scores.token_moments import token_moments
 from gradscore.scores.view_measures import consistency, effective_rank, paper_gsnr
 
 Array = np.ndarray
@@ -54,6 +55,8 @@ class Measuring:
     """What goes around an answer in place of its instruction; None where no instruction can be left out."""
     n_folds: int = 0
     """Folds of a cross-fitted warm-up, one per member; 0 where every member is shown every row."""
+    token_engine: GradientEngine | None = None
+    """An engine that watches positions too, for the newest view; None where that is not wanted or cannot be had."""
 
 
 def whole_adapter_matrices(
@@ -71,6 +74,13 @@ class BatchMeasures:
     measuring: Measuring
     batch: Batch
 
+    def newest_engine(self) -> GradientEngine | None:
+        """Return the engine that must take the newest view of the batch, if it matters which; made ready for it."""
+        engine = self.measuring.token_engine
+        if engine is not None and engine.reduction.positions is not None:
+            engine.reduction.positions.start(self.batch)
+        return engine
+
     def of_member(self, views: Sequence[View], gradients: Sequence[SampleGradients]) -> Columns:
         """Return what needs the gradients of one member's views, oldest first."""
         columns: Columns = {}
@@ -78,6 +88,7 @@ class BatchMeasures:
             shapes = self._matrices
             matrices = [gradients[-1].vectors[i].unflatten(1, shape) for i, shape in shapes.items()]
             columns["effective_rank"] = _numbers(effective_rank(matrices))
+        columns |= self._token_moments()
         if self._needs("contrast"):
             columns |= self._contrast(views[-1], gradients[-1])
         return columns
@@ -135,6 +146,21 @@ class BatchMeasures:
     def _per_token(self, losses: Float[Array, " n"]) -> Float[Array, " n"]:
         """Return losses of views as means over target tokens, which measures are."""
         return losses / _numbers(self.batch.n_target_tokens) if self.measuring.loss == "sum" else losses
+
+    def _token_moments(self) -> Columns:
+        engine = self.measuring.token_engine
+        if engine is None or engine.reduction.positions is None:
+            return {}
+        found = token_moments(
+            engine.reduction.positions.squares(),
+            engine.reduction.positions.total_squared(),
+            self.batch.n_target_tokens,
+            self.measuring.scores.epsilon,
+        )
+        return {
+            "gsnr_token": _numbers(found.gsnr),
+            "gsnr_token_unbiased": _numbers(found.gsnr_unbiased),
+        }
 
     @cached_property
     def _matrices(self) -> dict[int, torch.Size]:

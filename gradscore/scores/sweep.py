@@ -75,7 +75,7 @@ class Sweep:
         """Yield the gradients of usable rows batch by batch, under every view in turn, before any clipping."""
         for batch in self.collated(rows):
             for view in self.views:
-                yield self._gradients(view, batch)
+                yield self._gradients(view, batch, self.engine)
 
     def collated(self, rows: Sequence[EncodedRow]) -> Iterator[Batch]:
         """Yield usable rows in batches that are ready for any view."""
@@ -142,25 +142,32 @@ class Sweep:
         members = []
         for _, group in groupby(self.views, lambda view: view.member):
             views = list(group)
-            gradients = [self.scored_gradients(view, batch) for view in views]
+            newest = None if measures is None else measures.newest_engine()
+            engines = [self.engine] * (len(views) - 1) + [newest or self.engine]
+            gradients = [
+                self.scored_gradients(view, batch, engine)
+                for view, engine in zip(views, engines, strict=True)
+            ]
             member = score_member(gradients, self._groups(), self.scores, names, self.sketch)
             extra = {} if measures is None else measures.of_member(views, gradients)
             members.append(replace(member, measures=extra))
         return members
 
-    def scored_gradients(self, view: View, batch: Batch) -> SampleGradients:
-        """Return the gradients that enter the scores: clipped, if that was asked for."""
-        gradients = self._gradients(view, batch)
+    def scored_gradients(
+        self, view: View, batch: Batch, engine: GradientEngine | None = None
+    ) -> SampleGradients:
+        """Return the gradients that enter the scores: clipped, if that was asked for; by the sweep's own engine."""
+        gradients = self._gradients(view, batch, engine or self.engine)
         return gradients if self.clip is None else gradients.clipped(self.clip)
 
-    def _gradients(self, view: View, batch: Batch) -> SampleGradients:
+    def _gradients(self, view: View, batch: Batch, engine: GradientEngine) -> SampleGradients:
         with ExitStack() as stack:
             self.switch.activate(view)
             if view.kind == "dropout":
                 stack.enter_context(torch.random.fork_rng(devices=self._cuda_devices()))
                 stack.enter_context(set_dropout(self.model, self.dropout))
                 torch.manual_seed(view_seed(view, batch.rows[0].row_key))
-            return self.engine.gradients(batch)
+            return engine.gradients(batch)
 
     def _groups(self) -> Float[Tensor, "p g"]:
         labels = group_names(self.parameters)

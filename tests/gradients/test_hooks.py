@@ -236,9 +236,9 @@ def test_rows_and_tokens_flattened_into_one_axis_are_taken_apart() -> None:
 def test_positions_looked_up_once_for_all_rows_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """GPT-2 looks positions up once where none are given; here they are given per row, so they are taken away."""
     model = cases.architecture("gpt2")
-    original = forward._inputs
+    original = forward.decoder_inputs
     monkeypatch.setattr(
-        forward, "_inputs", lambda *a: {k: v for k, v in original(*a).items() if k != "position_ids"}
+        forward, "decoder_inputs", lambda *a: {k: v for k, v in original(*a).items() if k != "position_ids"}
     )
     batch = cases.batch()
     names = [p.name for p in counted_parameters(model, "wpe")]

@@ -12,6 +12,7 @@ from gradscore.config import ScoreConfig
 from gradscore.data.alone import AnswerFrame
 from gradscore.gradients.hooks import HooksEngine
 from gradscore.gradients.parameters import counted_parameters
+from gradscore.gradients.positions import Positions
 from gradscore.gradients.reduction import Reduction
 from gradscore.measures import MEASURES
 from gradscore.model.views import View, ViewSwitch
@@ -35,6 +36,7 @@ def made(model: PeftModel, views: Sequence[View], *names: str, **changes: object
         model, HooksEngine(model, parameters, reduction, loss), switch, tuple(views), parameters, reduction,
         ScoreConfig(), "data.jsonl", 0, changes.pop("max_batch_tokens", 1000), **changes,
     )  # fmt: skip
+    watching = HooksEngine(model, parameters, dataclasses.replace(reduction, positions=Positions()), loss)
     measuring = Measuring(
         names=names or tuple(MEASURES),
         model=model,
@@ -47,6 +49,7 @@ def made(model: PeftModel, views: Sequence[View], *names: str, **changes: object
         loss=loss,
         stop_ids=frozenset({STOP}),
         frame=FRAME,
+        token_engine=watching if not names or any("token" in name for name in names) else None,
     )
     return dataclasses.replace(sweep, measuring=measuring)
 
@@ -225,3 +228,64 @@ def test_rows_without_an_instruction_have_no_value_and_leave_the_others_alone(ca
     nothing = dataclasses.replace(made(case.model, case.views, *names).measuring, frame=None)
     sweep = dataclasses.replace(made(case.model, case.views, *names), measuring=nothing)
     assert score(sweep)[0].measures == dict.fromkeys(names)
+
+
+# Tokens as views.
+
+
+def contributions(model: PeftModel, row: EncodedRow) -> np.ndarray:
+    """Return what each predicting position passes to the gradients of all A and B, [tokens, parameters].
+
+    In plain words: every position gets adapter weights of its own, all equal, and autograd differentiates by each.
+    """
+    layers = {n: m for n, m in model.named_modules() if ".lora_A." in n or ".lora_B." in n}
+    layers = {n: m for n, m in layers.items() if isinstance(m, torch.nn.Linear)}
+    length = row.n_tokens
+    own = {
+        n: m.weight.detach().expand(length, *m.weight.shape).clone().requires_grad_(True)
+        for n, m in layers.items()
+    }
+    handles = [
+        m.register_forward_hook(lambda _m, x, _y, w=own[n]: torch.einsum("toi,nti->nto", w, x[0]))
+        for n, m in layers.items()
+    ]
+    try:
+        gradients = torch.autograd.grad(row_loss(model, row), list(own.values()))
+    finally:
+        for handle in handles:
+            handle.remove()
+    by_position = torch.cat([g.flatten(1) for g in gradients], 1).numpy()
+    return by_position[np.flatnonzero(row.target_mask) - 1]
+
+
+def test_gsnr_over_tokens_equals_the_slow_twin(case: Case) -> None:
+    found = score(made(case.model, case.views, "gsnr_token", "gsnr_token_unbiased"))
+    plain, unbiased = [], []
+    for row in ROWS:
+        values = []
+        for view in (case.views[1], case.views[3]):
+            with ViewSwitch(case.model, case.views) as switch:
+                switch.activate(view)
+                c = contributions(case.model, row)
+            mean, t = c.mean(0), len(c)
+            variance = ((c - mean) ** 2).sum() / t
+            noise = variance / (1 - 1 / t)
+            signal = max(mean @ mean - noise / t, 0.0)
+            values.append((np.sqrt(mean @ mean / variance), np.sqrt(signal / noise)))
+        plain.append(np.mean([v[0] for v in values]))
+        unbiased.append(np.mean([v[1] for v in values]))
+    assert_equal(found, "gsnr_token", plain)
+    np.testing.assert_allclose(
+        [row.measures["gsnr_token_unbiased"] for row in found], unbiased, rtol=1e-6, atol=1e-9
+    )
+
+
+def test_watching_positions_changes_no_score_and_does_not_depend_on_the_batch(case: Case) -> None:
+    sweep = made(case.model, case.views, "gsnr_token", "gsnr_token_unbiased")
+    found = score(sweep)
+    assert [dataclasses.replace(row, measures={}) for row in found] == score(
+        dataclasses.replace(sweep, measuring=None)
+    )
+    one_by_one = made(case.model, case.views, "gsnr_token", "gsnr_token_unbiased", max_batch_tokens=1)
+    for row, other in zip(score(one_by_one), found, strict=True):
+        assert row.measures == pytest.approx(other.measures, rel=1e-9, abs=1e-9)
