@@ -24,6 +24,7 @@ class FakePipeline:
     preview: Any = None
     records: list[dict[str, Any]] = field(default_factory=list)
     n_rows_asked: int | None = None
+    diagnosis: Any = None
 
     def _called(self, config: RunConfig) -> None:
         self.configs.append(config)
@@ -59,6 +60,10 @@ class FakePipeline:
             messages=["the cut lies at gsnr 1.5"],
         )
 
+    def doctor_dataset(self, config: RunConfig, reporter: Reporter) -> Any:
+        self._called(config)
+        return self.diagnosis
+
     def preview_dataset(self, config: RunConfig, n_rows: int | None, reporter: Reporter) -> Any:
         self._called(config)
         self.n_rows_asked = n_rows
@@ -73,7 +78,7 @@ class FakePipeline:
 def pipeline(monkeypatch: pytest.MonkeyPatch) -> FakePipeline:
     fake = FakePipeline()
     module = ModuleType("gradscore.pipeline")
-    for name in ("score_dataset", "filter_dataset", "preview_dataset", "preview_json"):
+    for name in ("doctor_dataset", "score_dataset", "filter_dataset", "preview_dataset", "preview_json"):
         setattr(module, name, getattr(fake, name))
     monkeypatch.setitem(sys.modules, "gradscore.pipeline", module)
     monkeypatch.setattr(gradscore, "pipeline", module, raising=False)
