@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import gradscore
-from gradscore.cli import demo, doctor, filter, preview, score, validate
+from gradscore.cli import demo, doctor, filter, preview, report, score, validate
 from gradscore.cli.exit_codes import DONE, INTERRUPTED, OUR_BUG, TERMINATED, USER_MISTAKE
 from gradscore.cli.options import command_with
 from gradscore.errors import GradscoreError
@@ -22,6 +22,7 @@ COMMANDS = {
     "doctor": doctor,
     "score": score,
     "filter": filter,
+    "report": report,
     "validate": validate,
     "preview": preview,
     "demo": demo,

@@ -113,7 +113,7 @@ def manifest_text(
             **{name: version(name) for name in ("numpy", "pandas", "pyarrow")},
         },
         "config": config,
-        "table": {"path": str(table.resolve()), "sha256": _table_hash(table)},
+        "table": {"path": str(table.resolve()), "sha256": table_hash(table)},
         "source": source,
         "files": {name: {"name": path.name, "sha256": file_hash(path)} for name, path in files.items()},
         "counts": {
@@ -137,7 +137,7 @@ def file_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _table_hash(table: Path) -> str | dict[str, str]:
+def table_hash(table: Path) -> str | dict[str, str]:
     """Return the hash of a table file, or the hash of each file of a folder table."""
     if table.is_file():
         return file_hash(table)

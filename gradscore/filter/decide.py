@@ -52,7 +52,7 @@ def decide(
         TableError: the table holds preference pairs but no chosen side.
     """
     thresholds = _checked(table, config)
-    rows = _decided_rows(table)
+    rows = decided_rows(table)
     n_rejected = len(rows) - int(rows.sum())
     arrow = table.arrow.filter(pa.array(rows))
     table = ScoreTable(table.path, arrow, table.schema, table.metadata)
@@ -125,7 +125,7 @@ def _checked(table: ScoreTable, config: FilterConfig) -> list[Threshold]:
     return thresholds
 
 
-def _decided_rows(table: ScoreTable) -> NDArray[np.bool_]:
+def decided_rows(table: ScoreTable) -> NDArray[np.bool_]:
     """Return True for rows that stand for a row of the dataset: the chosen side of pairs, and all others."""
     side = table.arrow["side"]
     rows = np.asarray(pc.fill_null(pc.equal(side, "chosen"), True).to_numpy(), dtype=bool)

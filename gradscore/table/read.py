@@ -73,7 +73,7 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None, *, lists:
             are missing or belong to different runs, or a column does not exist.
     """
     path = Path(path).expanduser()
-    files = _table_files(path)
+    files = table_files(path)
     schemas = [_read_schema(file) for file in files]
     metadata = [_read_metadata(file, schema) for file, schema in zip(files, schemas, strict=True)]
     if path.is_dir() and not (path / MANIFEST).is_file():
@@ -90,7 +90,7 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None, *, lists:
     return ScoreTable(path=path, arrow=arrow, schema=schemas[0].remove_metadata(), metadata=metadata[0])
 
 
-def _table_files(path: Path) -> list[Path]:
+def table_files(path: Path) -> list[Path]:
     """Return the files of a table: itself, what a manifest lists, or every Parquet file of a shard folder."""
     if path.is_file():
         return [path]
