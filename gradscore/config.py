@@ -307,6 +307,10 @@ class ScoreConfig:
         "default",
         "Optional columns: default, all, or names from docs/scores.md, comma-separated; empty for none.",
     )
+    quality: str | None = option(
+        None,
+        "Model that `validate` wrote (quality.json); adds quality, quality_low and quality_high to the table.",
+    )
     gsnr_paper: Literal["variance", "std", "drop"] = option(
         "variance",
         "What gsnr_paper divides the drop of the gradient norm by: variance or standard deviation between members, or nothing.",
@@ -349,7 +353,10 @@ class FilterConfig:
     """Which rows of a finished table are kept."""
 
     table: str | None = option(None, "Score table: a .parquet file or a folder of parts.")
-    by: str = option("gsnr", "Numeric column that rows are ranked by.")
+    by: str = option(
+        "gsnr",
+        "Numeric column that rows are ranked by; auto is the one that a validation found best (score --quality).",
+    )
     ascending: bool = option(False, "Prefer low values of the ranking column.")
     top_k: str | None = option(
         None, "Keep this share (0.3 or 30%) or this many rows (300); 0.3 when no other cut is given."

@@ -17,9 +17,11 @@ from gradscore.config import RunConfig, raise_if_any, require, to_mapping
 from gradscore.emit.dataset import emit
 from gradscore.emit.outputs import plan_outputs
 from gradscore.emit.source import read_categories, reopen_source
+from gradscore.filter.advice import resolve_by
 from gradscore.filter.decide import DEFAULT_TOP_K, decide
 from gradscore.filter.noise import order_noise
 from gradscore.measures import parse_measures
+from gradscore.quality.columns import described, quality_columns
 from gradscore.records import Reporter, SilentReporter
 from gradscore.table.parts import PartWriter
 from gradscore.table.read import read_table
@@ -92,16 +94,20 @@ def score_dataset(config: RunConfig, reporter: Reporter | None = None) -> ScoreO
     from gradscore.run.prepare import prepare
     from gradscore.run.survey import survey
     from gradscore.run.sweep_rows import sweep_rows
+    from gradscore.run.use_quality import open_quality, warn_of_differences
 
     reporter = reporter or SilentReporter()
     _require_options(config, output=True)
     require_free(str(config.table.output), config.table.overwrite)
+    config, quality = open_quality(config)
     started = time.monotonic()
     # 1. Open the data and the model, fix everything that was left to be chosen, and read all rows once.
     opened = source, encoder, loaded = open_data_and_model(config, reporter)
     training_rows, counts, data_fingerprint = survey(config, source, encoder)
     if config.gradients.check:
         _check_rows(config, training_rows, counts, encoder, reporter)
+    if quality is not None:
+        warn_of_differences(config, quality, loaded, reporter)
     identity = run_identity(config, source, loaded, data_fingerprint)
     run = RunFolder.open(
         str(config.table.output),
@@ -126,7 +132,8 @@ def score_dataset(config: RunConfig, reporter: Reporter | None = None) -> ScoreO
         "scoring_seconds": scoring_seconds,
         "rows_scored": n_scored,
     }
-    table = parts.finish(metadata, expected)
+    metadata["quality"] = None if quality is None else described(quality)
+    table = parts.finish(metadata, expected, [] if quality is None else [quality_columns(quality)])
     if sweep.trunk is not None:
         sweep.trunk.discard()
     return _score_outcome(table, run, n_scored, time.monotonic() - started, scoring_seconds)
@@ -141,6 +148,8 @@ def filter_dataset(config: RunConfig, reporter: Reporter | None = None) -> Filte
     reporter = reporter or SilentReporter()
     raise_if_any([] if config.filter.table else ["No score table was given. Pass the path of one."])
     table = read_table(str(config.filter.table), lists=False)
+    choice, advice = resolve_by(table, config.filter)
+    config = replace(config, filter=choice)
     outputs = plan_outputs(config.emit, table.source, table.path)
     source = reopen_source(table, config.emit.dataset)
     field = config.filter.category_field
@@ -157,7 +166,7 @@ def filter_dataset(config: RunConfig, reporter: Reporter | None = None) -> Filte
         n_rows=summary.n_kept + summary.n_dropped,
         n_kept=summary.n_kept,
         reason_counts=dict(summary.reasons),
-        messages=[*summary.messages, *summary.warnings],
+        messages=[*summary.messages, *summary.warnings, *advice],
     )
 
 

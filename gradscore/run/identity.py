@@ -28,6 +28,7 @@ def run_identity(
         del mapping[section][name]
     mapping["data"]["dataset"] = source.record.dataset
     mapping["scores"]["measures"] = list(parse_measures(config.scores.measures))
+    mapping["scores"]["quality"] = _fingerprint_of_file(config.scores.quality)
     return {
         **{section: mapping[section] for section in ("data", "model", "gradients", "scores")},
         "model_fingerprint": loaded.fingerprint,

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from gradscore.errors import TableError
 from gradscore.table.aside import flush_to_disk, storage_error, written_aside
+from gradscore.table.derived import Derived
 from gradscore.table.run import MANIFEST
 from gradscore.table.schema import FORMAT_VERSION, METADATA_KEY, column_dictionary, table_schema
 
@@ -30,14 +31,18 @@ ROWS_PER_FILE = 250_000
 _SAFE = "All scores are safe in the run folder; nothing has to be scored again."
 
 
-def footer_schema(metadata: Mapping[str, Any], measures: Sequence[str] = ()) -> pa.Schema:
+def footer_schema(
+    metadata: Mapping[str, Any], measures: Sequence[str] = (), derived: Sequence[Derived] = ()
+) -> pa.Schema:
     """Return the table's schema with the footer metadata in it, the column dictionary included.
 
     Raises:
         ValueError: the metadata is not plain JSON, or holds NaN.
     """
-    content = {"format_version": FORMAT_VERSION, **metadata, "columns": column_dictionary(measures)}
-    return table_schema(measures).with_metadata({METADATA_KEY: json.dumps(content, allow_nan=False).encode()})
+    more = tuple(column for part in derived for column in part.columns)
+    content = {"format_version": FORMAT_VERSION, **metadata, "columns": column_dictionary(measures, more)}
+    text = json.dumps(content, allow_nan=False)
+    return table_schema(measures, more).with_metadata({METADATA_KEY: text.encode()})
 
 
 def write_table(
@@ -48,6 +53,7 @@ def write_table(
     metadata: Mapping[str, Any],
     wanted: AbstractSet[RowId],
     measures: Sequence[str] = (),
+    derived: Sequence[Derived] = (),
 ) -> None:
     """Write the wanted rows of all parts, sorted by (row_index, side), as a finished table at `output`.
 
@@ -56,7 +62,7 @@ def write_table(
     Raises:
         StorageError: the table cannot be written; parts and an older table are untouched.
     """
-    schema = footer_schema(metadata, measures)
+    schema = footer_schema(metadata, measures, derived)
     sorting, aside = run_folder / "sorting", run_folder / "finished"
     try:
         for folder in (sorting, aside):
@@ -64,9 +70,9 @@ def write_table(
             folder.mkdir()
         buckets = _deal(parts, sorting, wanted, table_schema(measures))
         if output.suffix == ".parquet":
-            _write_file(buckets, output, schema, what=f"the score table of {len(wanted)} rows")
+            _write_file(buckets, output, schema, derived, what=f"the score table of {len(wanted)} rows")
         else:
-            _write_folder(buckets, aside, schema=schema, n_rows=len(wanted))
+            _write_folder(buckets, aside, schema=schema, derived=derived, n_rows=len(wanted))
             _replace_folder(aside, output, run_folder / "replaced")
     except OSError as error:
         raise storage_error(error, output, what="the finished score table", safe=_SAFE) from error
@@ -122,7 +128,9 @@ def _sorted_bucket(path: Path) -> pa.Table:
     return table.take(pa.array(order))
 
 
-def _write_file(buckets: Sequence[Path], path: Path, schema: pa.Schema, *, what: str) -> int:
+def _write_file(
+    buckets: Sequence[Path], path: Path, schema: pa.Schema, derived: Sequence[Derived], *, what: str
+) -> int:
     """Write sorted buckets as one Parquet file, a row group each, and return the number of rows."""
     n_rows = 0
     with (
@@ -131,19 +139,23 @@ def _write_file(buckets: Sequence[Path], path: Path, schema: pa.Schema, *, what:
     ):
         for bucket in buckets:
             table = _sorted_bucket(bucket)
-            writer.write_table(table.cast(schema))
+            for part in derived:
+                table = part.append_to(table)
+            writer.write_table(table.select(schema.names).cast(schema))
             n_rows += table.num_rows
     return n_rows
 
 
-def _write_folder(buckets: Sequence[Path], folder: Path, *, schema: pa.Schema, n_rows: int) -> None:
+def _write_folder(
+    buckets: Sequence[Path], folder: Path, *, schema: pa.Schema, derived: Sequence[Derived], n_rows: int
+) -> None:
     """Write sorted buckets as Parquet files of at most 250,000 rows into `folder`, its manifest last."""
     files = []
     step = max(1, ROWS_PER_FILE // ROWS_PER_BUCKET)
     for number, start in enumerate(range(0, max(1, len(buckets)), step)):
         name = f"part-{number:05d}.parquet"
         what = f"part {number} of the score table"
-        rows = _write_file(buckets[start : start + step], folder / name, schema, what=what)
+        rows = _write_file(buckets[start : start + step], folder / name, schema, derived, what=what)
         files.append({"name": name, "rows": rows})
     manifest = {"format": "gradscore", "format_version": FORMAT_VERSION, "rows": n_rows, "files": files}
     with written_aside(folder / MANIFEST, what="the manifest", safe=_SAFE) as temporary:

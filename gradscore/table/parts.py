@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from gradscore.errors import TableError
 from gradscore.records import Reporter, ScoredRow
 from gradscore.table.aside import TEMPORARY_SUFFIX, storage_error, written_aside
+from gradscore.table.derived import Derived
 from gradscore.table.merge import RowId, write_table
 from gradscore.table.run import RunFolder
 from gradscore.table.schema import table_schema, to_arrow
@@ -82,7 +83,9 @@ class PartWriter:
             self._pending = {}
         self._last_flush = self._clock()
 
-    def finish(self, metadata: Mapping[str, Any], expected: Collection[RowId]) -> Path:
+    def finish(
+        self, metadata: Mapping[str, Any], expected: Collection[RowId], derived: Sequence[Derived] = ()
+    ) -> Path:
         """Write the finished table to the run's output, drop the parts, and return the table's path.
 
         Rows on disk that are not expected (an earlier call covered more of the dataset) are left out, and
@@ -91,6 +94,7 @@ class PartWriter:
         Args:
             metadata: nested plain values for the table's footer; the column dictionary is added.
             expected: (row_index, side) of every row that the table must hold exactly once.
+            derived: columns that are computed from the others while the table is written.
 
         Raises:
             TableError: an expected row is missing; the message names the first ones.
@@ -116,6 +120,7 @@ class PartWriter:
             metadata=metadata,
             wanted=wanted,
             measures=self._measures,
+            derived=derived,
         )
         shutil.rmtree(self._run.parts)
         return self._run.output

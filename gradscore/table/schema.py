@@ -175,19 +175,24 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def table_columns(measures: Sequence[str] = ()) -> tuple[Column, ...]:
-    """Return the columns of a table with these measures: the optional ones stand before the list columns."""
+def table_columns(measures: Sequence[str] = (), derived: Sequence[Column] = ()) -> tuple[Column, ...]:
+    """Return the columns of a table with these measures: the optional ones stand before the list columns.
+
+    Args:
+        measures: names of the optional measures.
+        derived: columns that are computed while the table is written, after the measures.
+    """
     optional = tuple(
         Column(m.name, pa.float64(), m.meaning, m.unit, m.direction, m.range, better=m.better)
         for m in (MEASURES[name] for name in measures)
     )
     scalars = tuple(column for column in COLUMNS if not pa.types.is_list(column.arrow_type))
-    return (*scalars, *optional, *COLUMNS[len(scalars) :])
+    return (*scalars, *optional, *derived, *COLUMNS[len(scalars) :])
 
 
-def table_schema(measures: Sequence[str] = ()) -> pa.Schema:
-    """Return the Arrow schema of a table with these measures."""
-    columns = table_columns(measures)
+def table_schema(measures: Sequence[str] = (), derived: Sequence[Column] = ()) -> pa.Schema:
+    """Return the Arrow schema of a table with these measures and derived columns."""
+    columns = table_columns(measures, derived)
     return pa.schema([pa.field(column.name, column.arrow_type, column.nullable) for column in columns])
 
 
@@ -195,7 +200,7 @@ SCHEMA = table_schema()
 """Of a table without optional columns."""
 
 
-def column_dictionary(measures: Sequence[str] = ()) -> list[dict[str, str]]:
+def column_dictionary(measures: Sequence[str] = (), derived: Sequence[Column] = ()) -> list[dict[str, str]]:
     """Return the description of every column as plain values, for the table's footer."""
     return [
         {
@@ -207,7 +212,7 @@ def column_dictionary(measures: Sequence[str] = ()) -> list[dict[str, str]]:
             "better": column.better,
             "range": column.range,
         }
-        for column in table_columns(measures)
+        for column in table_columns(measures, derived)
     ]
 
 

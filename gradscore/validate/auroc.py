@@ -3,14 +3,14 @@
 AUROC is the share of pairs of a faulty and a sound row in which the faulty one scores worse; ties count half. The
 bootstrap draws rows of both classes anew, a thousand times, as counts per row: with the matrix K of pairs
 (1 worse, 1/2 tie, 0 better) every draw is one product of matrices, ties included, and two columns that share
-their draws are compared row by row. Percentile intervals, 95 %.
+their draws are compared row by row. Percentile intervals, 95 %. The tests hold it against scikit-learn's `roc_auc_score`,
+which spends more time on checking its input than this on a thousand draws.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import roc_auc_score
 
 Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -63,11 +63,9 @@ def auroc(worth: Numbers, is_faulty: Flags) -> float | None:
 
     Rows without a value (NaN) are left out.
     """
-    has_value = ~np.isnan(worth)
-    labels = is_faulty[has_value]
-    if labels.all() or not labels.any():
-        return None
-    return float(roc_auc_score(labels, -worth[has_value]))
+    whole = Draws(np.ones((1, len(worth)), dtype=np.float32))  # every row once
+    value = float(bootstrap_auroc(worth, is_faulty, whole)[0])
+    return None if np.isnan(value) else value
 
 
 def bootstrap_auroc(worth: Numbers, is_faulty: Flags, draws: Draws) -> Numbers:

@@ -6,13 +6,15 @@
 A run of the same command finds the same bytes and goes on where it stopped.
 """
 
-from collections.abc import Mapping
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gradscore.config import RunConfig, to_mapping
 from gradscore.errors import TableError
+from gradscore.quality.columns import SECTIONS_THAT_MATTER, described, with_needed_measures
+from gradscore.quality.model import read_quality
 from gradscore.records import Reporter
 from gradscore.table.aside import storage_error, written_aside
 from gradscore.table.read import ScoreTable, read_table
@@ -21,7 +23,7 @@ from gradscore.validate.faults import choose_kinds
 from gradscore.validate.plant import PlantedSample, plant, planted_bytes, read_sample
 
 ROWS, TABLE = "rows.jsonl", "scores.parquet"
-SCORING = ("data", "model", "gradients", "scores")
+SCORING = ("data", *SECTIONS_THAT_MATTER)
 """Sections of the configuration that change scores."""
 
 
@@ -59,11 +61,11 @@ class Trial:
         asked = to_mapping(self.asked)
         return {
             "dataset": self.asked.data.dataset,
-            "model": table.metadata["model"],
+            "language_model": table.metadata["model"],
             "rows": len(table),
             "faults": self.sample.counts,
             "contamination": self.asked.validate.contamination,
-            **{section: asked[section] for section in ("model", "gradients", "scores")},
+            "settings": {section: asked[section] for section in SECTIONS_THAT_MATTER},
         }
 
 
@@ -95,7 +97,7 @@ def _scoring_config(config: RunConfig, folder: Path, sample: PlantedSample) -> R
     data = replace(
         config.data,
         dataset=str(folder / ROWS),
-        schema=sample.schema.name,
+        schema=sample.schema.name,  # type: ignore[arg-type]  # the names of schemas are those of the option
         split="train",
         subset=None,
         data_files=None,
@@ -103,11 +105,14 @@ def _scoring_config(config: RunConfig, folder: Path, sample: PlantedSample) -> R
         sample=None,
         shard=None,
     )
+    scores = config.scores
+    if scores.quality is not None:
+        scores = with_needed_measures(scores, read_quality(scores.quality))
     return RunConfig(
         data=data,
         model=config.model,
         gradients=config.gradients,
-        scores=config.scores,
+        scores=scores,
         table=replace(config.table, output=str(folder / TABLE)),
     )
 
@@ -120,9 +125,12 @@ def _is_scored(folder: Path, scoring: RunConfig, content: bytes) -> bool:
     """
     if not is_finished(folder / TABLE):
         return False
-    found: Mapping[str, Any] = read_table(folder / TABLE, columns=["row_index"]).metadata["config"]
+    found = read_table(folder / TABLE, columns=["row_index"]).metadata
     asked = to_mapping(scoring)
-    differing = [section for section in SCORING if found[section] != asked[section]]
+    differing = [section for section in SCORING if found["config"][section] != asked[section]]
+    model = None if scoring.scores.quality is None else described(read_quality(scoring.scores.quality))
+    if found["quality"] != json.loads(json.dumps(model)):
+        differing.append("the content of --quality")
     if not (folder / ROWS).is_file() or (folder / ROWS).read_bytes() != content:
         differing.insert(0, "rows")
     if differing:

@@ -42,8 +42,8 @@ def test_the_stored_model_is_scikit_learns() -> None:
     model = fit_quality(rows, features, unseen, seed=0, n_bootstrap=3)
     used = rows.is_used
     z, is_sound = standardised(features, rows.columns), np.array([f is None for f in rows.families])
-    logistic = LogisticRegression(C=1.0, max_iter=1000).fit(z[used], is_sound[used])
-    calibration = LogisticRegression(C=1.0, max_iter=1000).fit(unseen[used, None], is_sound[used])
+    logistic = LogisticRegression(C=1.0, max_iter=1000, tol=1e-10).fit(z[used], is_sound[used])
+    calibration = LogisticRegression(C=1.0, max_iter=1000, tol=1e-10).fit(unseen[used, None], is_sound[used])
     expected = calibration.predict_proba(logistic.decision_function(z)[:, None])[:, 1]
     np.testing.assert_allclose(apply(model, rows.columns).quality, expected, atol=1e-5)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
 
 from gradscore.validate.auroc import (
     Draws,
@@ -39,7 +40,16 @@ def slow_auroc(worth: Numbers, is_faulty: Flags, counts: Numbers | None = None) 
 @given(samples)
 def test_it_is_the_share_of_pairs(sample: list[tuple[float, bool]]) -> None:
     worth, is_faulty = split(sample)
-    assert auroc(worth, is_faulty) == pytest.approx(slow_auroc(worth, is_faulty))
+    assert auroc(worth, is_faulty) == pytest.approx(slow_auroc(worth, is_faulty), abs=1e-6)
+
+
+@given(samples)
+def test_it_is_scikit_learns(sample: list[tuple[float, bool]]) -> None:
+    worth, is_faulty = split(sample)
+    has_value = ~np.isnan(worth)
+    if len(set(is_faulty[has_value].tolist())) == 2:
+        expected = roc_auc_score(is_faulty[has_value], -worth[has_value])
+        assert auroc(worth, is_faulty) == pytest.approx(expected, abs=1e-6)
 
 
 @given(samples)
@@ -47,7 +57,7 @@ def test_negated_values_give_one_minus_it(sample: list[tuple[float, bool]]) -> N
     worth, is_faulty = split(sample)
     value, negated = auroc(worth, is_faulty), auroc(-worth, is_faulty)
     assert (value is None) == (negated is None)
-    assert value is None or negated == pytest.approx(1 - value)
+    assert value is None or negated == pytest.approx(1 - value, abs=1e-6)
 
 
 @given(samples, st.integers(0, 9))

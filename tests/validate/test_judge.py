@@ -1,0 +1,119 @@
+"""Tests validate/judge.py: quality is judged on unseen kinds, and gradients are kept only where they help."""
+
+import numpy as np
+import pytest
+
+from gradscore.errors import TableError
+from gradscore.validate.evaluate import ALL, Marked, evaluate
+from gradscore.validate.judge import Judgement, judge_quality
+from gradscore.validate.verdict import best_lines, column_lines, control_line, quality_lines
+from tests.validate.marked import KINDS, labels, marked
+
+FAULTS = labels(200, 12, hidden=6)
+IS_FAULTY = np.array([fault not in (None, "duplicate") for fault in FAULTS])
+FAMILIES = {**{kind: kind for kind in KINDS}, "duplicate": "duplicate"}
+BETTER = {"base_loss": "low", "grad_norm": "low", "gsnr": "high", "ifd": "low"}
+
+
+def columns(*, signal: float, gradient_signal: float) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(3)
+    n = len(FAULTS)
+    return {
+        "base_loss": np.exp(rng.normal(size=n) + signal * IS_FAULTY),
+        "n_target_tokens": np.exp(rng.normal(size=n)) + 1,
+        "grad_norm": np.exp(rng.normal(size=n) + gradient_signal * IS_FAULTY),
+        "gsnr": rng.random(n) + 1,
+    }
+
+
+def judge(rows: Marked) -> Judgement:
+    return judge_quality(rows, FAMILIES, evaluate(rows, "0.5", 0), {"dataset": "d"}, seed=0)
+
+
+@pytest.fixture(scope="module")
+def helpful() -> Judgement:
+    return judge(marked(FAULTS, columns(signal=1.6, gradient_signal=1.6), BETTER))
+
+
+@pytest.fixture(scope="module")
+def useless() -> Judgement:
+    return judge(marked(FAULTS, columns(signal=1.5, gradient_signal=0.0), BETTER))
+
+
+def test_gradients_that_help_are_used_and_the_gain_is_told(helpful: Judgement) -> None:
+    assert helpful.uses_gradients
+    assert helpful.gain_of_gradients is not None
+    assert helpful.gain_of_gradients.is_above(0)
+    assert helpful.model.names == ("base_loss", "n_target_tokens", "grad_norm", "gsnr")
+    assert any("they are used" in line for line in quality_lines(helpful))
+    assert helpful.gain_over_best is not None
+    assert helpful.gain_over_best.value > 0
+
+
+def test_gradients_that_add_nothing_are_left_out_and_that_is_said(useless: Judgement) -> None:
+    assert not useless.uses_gradients
+    assert useless.model.names == ("base_loss", "n_target_tokens")
+    assert "Gradient columns add nothing to quality on this data" in quality_lines(useless)[1]
+    assert useless.model.evidence["uses_gradient_columns"] is False
+
+
+def test_every_kind_is_judged_and_found(helpful: Judgement) -> None:
+    stored = helpful.model.evidence["auroc_on_kinds_left_out"]
+    assert set(stored) == {ALL, *KINDS, "duplicate"}
+    assert all(stored[kind]["value"] > 0.75 for kind in KINDS)
+    assert helpful.model.evidence["best_column"]["name"] == "quality"
+    assert helpful.model.evidence["default_column"]["name"] == "gsnr"
+    assert helpful.model.fitted_on == {"dataset": "d"}
+
+
+def test_a_table_of_noise_gives_a_quality_that_warns_of_itself() -> None:
+    found = judge(marked(FAULTS, columns(signal=0.0, gradient_signal=0.0), BETTER))
+    assert found.unseen.verdict != "finds faults"
+    assert quality_lines(found)[-1] == (
+        "quality does NOT find unseen kinds of fault on this data. Do not filter by it."
+    )
+    assert found.model.evidence["best_column"] is None
+
+
+@pytest.mark.parametrize(
+    ("faults", "names"),
+    [
+        (np.where(IS_FAULTY, "swapped", None), ["base_loss"]),
+        (FAULTS, ["gsnr"]),
+    ],
+)
+def test_one_family_or_no_column_cannot_be_judged(faults: np.ndarray, names: list[str]) -> None:
+    all_columns = columns(signal=1.0, gradient_signal=1.0)
+    rows = marked(faults, {name: all_columns[name] for name in names}, BETTER)
+    with pytest.raises(TableError, match=r"at least two families of faults.* Plant more kinds with --kinds"):
+        judge(rows)
+
+
+def test_the_lines_name_what_works_and_what_does_not() -> None:
+    rows = marked(
+        FAULTS,
+        {
+            **columns(signal=1.5, gradient_signal=0.0),
+            "upside_down": -1.0 * IS_FAULTY + np.random.default_rng(0).random(len(FAULTS)),
+            "empty": np.full(len(FAULTS), np.nan),
+        },
+        {**BETTER, "upside_down": "low"},
+    )
+    evaluation = evaluate(rows, "0.5", 0)
+    lines = column_lines(evaluation)
+    assert lines[0].startswith("Finds planted faults: base_loss 0.")
+    assert lines[1].startswith("Does NOT work on this data (interval includes 0.5): ")
+    assert "gsnr 0." in lines[1]
+    assert lines[2].startswith("MISLEADS on this data (faulty rows score better): upside_down 0.")
+    assert "n_target_tokens 0." in lines[3]
+    assert "if not" in lines[3]
+    assert lines[4] == "Has no values: empty."
+    assert best_lines(evaluation, None)[-1] == "It is a baseline: no other column does better here."
+    assert control_line(evaluation).startswith("Control, a random score: AUROC 0.")
+
+
+def test_where_nothing_works_that_is_the_first_line() -> None:
+    rows = marked(FAULTS, {"gsnr": np.ones(len(FAULTS))}, BETTER)
+    assert best_lines(evaluate(rows, "0.5", 0), None) == [
+        "No column finds the planted faults on this data; filter by none of them."
+    ]
