@@ -23,15 +23,16 @@ FORWARD = (
     ("stop_loss",),
     ("entropy",),
     ("el2n",),
-    ("loss_drop",),
+    ("loss_drop_out", "loss_drop"),
     ("n_target_tokens",),
 )
 """Features that forward passes give; of each group the first column that the table has."""
 GRADIENT = (
     ("grad_norm_first", "grad_norm"),
     ("gsnr_unbiased", "gsnr"),
-    ("gsnr_token_unbiased", "gsnr_token"),
-    ("consistency",),
+    ("gsnr_token_unbiased",),
+    ("norm_drop_out",),
+    ("contrast_norm",),
     ("alignment",),
     ("influence",),
 )
