@@ -64,9 +64,15 @@ def run_config(options: argparse.Namespace, dataset: Path, output: Path, categor
             category_field=category,
         ),
         model=ModelConfig(
-            model=options.model, lora_layers=LAYERS, members=2, cross_fit=True, include_base=True
+            model=options.model,
+            lora_layers=LAYERS,
+            cache_trunk=True,
+            views=2,
+            members=2,
+            cross_fit=True,
+            include_base=True,
         ),
-        scores=ScoreConfig(measures="all"),
+        scores=ScoreConfig(measures=options.measures),
         table=TableConfig(output=str(output)),
     )
 
@@ -194,6 +200,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=200)
+    parser.add_argument("--measures", default="all")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
