@@ -7,6 +7,7 @@ escaped, and a content security policy runs only scripts with this page's nonce 
 import hashlib
 import math
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -94,9 +95,7 @@ def render_template(
         # Ours and the library's, not the dataset's.
         style=Markup(_read("page.css")),
         script=Markup(_read("page.js")),
-        bundle=Markup(
-            vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script")
-        ),
+        bundle=Markup(_chart_library()),
         **values,
     )
 
@@ -113,6 +112,12 @@ def shown_number(value: float) -> str:
 def shown_measure(name: str, value: float) -> str:
     """Return the value of a measure: shares in per cent, other numbers as they are."""
     return f"{value:.1%}" if "share" in name else shown_number(value)
+
+
+@cache
+def _chart_library() -> str:
+    """Return Vega, Vega-Lite and vega-embed as one script; bundling takes seconds, so it is done once a process."""
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script")
 
 
 def _read(name: str) -> str:

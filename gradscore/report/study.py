@@ -83,7 +83,8 @@ def study(
     reporter.message("Reading the texts of the rows that are shown")
     chosen = choose_examples(decisions, cut, n_examples)
     texts, problem = _texts(table, decisions, chosen, dataset)
-    shown = [LENGTH, *(column.name for column in columns)]
+    errors = [cut.error_column] if cut.error_column else []
+    shown = dict.fromkeys([LENGTH, config.by, *errors, *(column.name for column in columns)])
     return Study(
         table=table,
         config=config,

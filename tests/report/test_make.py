@@ -1,0 +1,167 @@
+"""Tests gradscore.report.make and the page: files, what the page says, and that text of rows stays text."""
+
+import html
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from gradscore.config import EmitConfig, FilterConfig, RunConfig
+from gradscore.errors import ConfigError, StorageError, TableError
+from gradscore.pipeline import filter_dataset
+from gradscore.records import SilentReporter
+from gradscore.report.make import ReportOptions, ReportOutcome, make_report
+from tests.report.tables import make_table
+from tests.table.rows import scored, write_table
+
+
+def report(table: Path, options: ReportOptions, **config: str) -> ReportOutcome:
+    return make_report(FilterConfig(table=str(table), **config), options, SilentReporter())
+
+
+def page_of(table: Path, **options: str) -> str:
+    output = table.with_name("report.html")
+    report(table, ReportOptions(output=str(output), overwrite=True, **options), top_k="0.3")
+    return output.read_text(encoding="utf-8")
+
+
+class Tags(HTMLParser):
+    """Collects the tags and the attributes of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return page_of(make_table(tmp_path_factory.mktemp("report")))
+
+
+def test_the_page_is_small_and_asks_for_nothing(page: str) -> None:
+    assert len(page.encode()) < 2_000_000
+    tags = Tags()
+    tags.feed(page)
+    assert not {"link", "iframe", "img", "object"} & set(tags.tags)
+    assert [
+        value for name, value in tags.attributes if name in ("src", "href") and not str(value).startswith("#")
+    ] == []
+    assert "default-src 'none'" in page
+    assert "@import" not in page
+
+
+def test_html_in_a_row_is_text(page: str) -> None:
+    tags = Tags()
+    tags.feed(page)
+    assert tags.tags.count("h1") == 1
+    assert tags.tags.count("script") == 3
+    assert not any(name.startswith("on") for name, _ in tags.attributes)
+    assert html.escape("<img src=x onerror=", quote=False) in page
+    assert "⟨U+202E⟩" in page
+    assert "\u202e" not in page
+    assert "{{ 7 * 7 }}" in page
+
+
+def test_json_in_the_page_is_whole_and_has_no_markup(page: str) -> None:
+    text = re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.S)
+    assert text is not None
+    assert "<" not in text[1]
+    content = json.loads(text[1])
+    assert {row["label"] for row in content["rows"]} == {"<b>bold</b>", "plain", "(none)"}
+    assert {"cut", "pair-cosines", "layers", "scatter-loss", "correlations"} <= content["charts"].keys()
+
+
+def test_the_cut_its_undecided_rows_and_reasons_are_said(page: str) -> None:
+    assert "12 of 40 ranked rows are kept, by gsnr (--top-k 0.3). The cut lies at 28.5." in page
+    assert "2 rows (5% of the ranked) lie within one standard error (gsnr_se) of the cut" in page
+    assert "dropped: past --top-k 0.3 (rank 40 of 40, gsnr 1)" in page
+
+
+def test_chinese_page(tmp_path: Path) -> None:
+    page = page_of(make_table(tmp_path), language="zh")
+    assert '<html lang="zh">' in page
+    assert "截断位置" in page
+
+
+def test_a_dataset_that_is_gone_or_changed_is_said_on_the_page(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(rows.read_text().replace("text of row 39", "another"))
+    assert "1 of the rows shown are no longer as they were when they were scored (row 39)" in page_of(table)
+    rows.unlink()
+    page = page_of(table)
+    assert "The dataset that was scored is no longer at" in page
+    assert "text not available" in page
+
+
+def test_without_a_sketch_the_page_says_how_to_get_one(tmp_path: Path) -> None:
+    assert "--sketch 1024" in page_of(make_table(tmp_path, with_sketch=False))
+
+
+def test_a_table_without_gsnr_can_be_looked_at_by_loss(tmp_path: Path) -> None:
+    rows = [scored(i, gsnr=None, n_views=1) for i in range(9)] + [scored(9, status="too_long")]
+    table = write_table(tmp_path / "s.parquet", rows, noise_floor=None)
+    outcome = report(table, ReportOptions(output=str(tmp_path / "r.html")), by="loss")
+    assert (outcome.n_rows, outcome.n_kept, outcome.n_undecided) == (10, 3, None)
+
+
+def test_a_column_that_is_added_later_comes_by_itself(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    arrow = pq.read_table(table)
+    pq.write_table(arrow.append_column("novelty", arrow["loss"]), table)
+    assert 'data-chart="distribution-novelty"' in page_of(table)
+
+
+def test_the_choice_of_a_filter_run_is_shown_from_its_manifest(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    config = RunConfig(
+        filter=FilterConfig(table=str(table), by="loss", ascending=True, top_k="5"),
+        emit=EmitConfig(output=str(tmp_path / "kept.jsonl")),
+    )
+    manifest = filter_dataset(config).manifest
+    options = ReportOptions(kept=manifest, profile=str(tmp_path / "p.json"))
+    assert report(table, options).n_kept == 5
+    pq.write_table(pq.read_table(table).slice(1), table)
+    with pytest.raises(TableError, match="was made from another score table"):
+        report(table, ReportOptions(kept=manifest, profile=str(tmp_path / "q.json")))
+
+
+def test_a_file_that_is_no_manifest_is_named(tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text("{}")
+    options = ReportOptions(kept=str(tmp_path / "m.json"), profile=str(tmp_path / "p.json"))
+    with pytest.raises(TableError, match="is not the manifest of a filter run"):
+        report(make_table(tmp_path), options)
+
+
+def test_pictures_are_written_one_by_one(tmp_path: Path) -> None:
+    outcome = report(make_table(tmp_path, n=12), ReportOptions(png=str(tmp_path / "png")))
+    assert (tmp_path / "png" / "cut.png").read_bytes().startswith(b"\x89PNG")
+    assert len(outcome.written) == len(list((tmp_path / "png").iterdir())) > 8
+
+
+def test_outputs_are_checked_before_any_work(tmp_path: Path) -> None:
+    table = tmp_path / "none.parquet"
+    with pytest.raises(ConfigError, match="No output was given"):
+        report(table, ReportOptions())
+    with pytest.raises(ConfigError, match=r"must end in \.html"):
+        report(table, ReportOptions(output="r.pdf"))
+    (tmp_path / "r.html").write_text("mine")
+    with pytest.raises(StorageError, match="already there"):
+        report(table, ReportOptions(output=str(tmp_path / "r.html")))
+
+
+def test_reading_a_table_needs_no_torch() -> None:
+    import subprocess
+
+    code = "import gradscore.report.make, gradscore.report.page, sys; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
