@@ -25,6 +25,8 @@ from gradscore.validate.faults import FAULT_KINDS
 ALL = "all"
 CONTROL = "random"
 """A score drawn from the seed alone; it must read 0.5."""
+MOST_MISSING = 0.1
+"""Share of rows that the best column may lack: one that ranks few rows cannot be filtered by."""
 UNTESTED = ("row_index", "n_views")
 """Numeric columns that are no scores."""
 BASELINES = ("base_loss", "ifd", "n_target_tokens", "loss", "grad_norm", "gsnr")
@@ -116,10 +118,21 @@ class Evaluation:
         """Return the result of a column, or None where it was not evaluated."""
         return next((column for column in self.columns if column.name == name), None)
 
+    def has_gaps(self, column: ColumnResult) -> bool:
+        """Return whether a column lacks more than a tenth of the rows."""
+        n_rows = self.n_sound + sum(count for kind, count in self.counts.items() if kind != ALL)
+        return column.n_missing > MOST_MISSING * n_rows
+
     @property
     def best(self) -> ColumnResult | None:
-        """The column with the highest AUROC among those that claim a direction and find faults."""
-        working = [c for c in self.columns if c.verdict == "finds faults" and not c.is_direction_chosen]
+        """The column with the highest AUROC among those that claim a direction, find faults and have few gaps."""
+        working = [
+            column
+            for column in self.columns
+            if column.verdict == "finds faults"
+            and not column.is_direction_chosen
+            and not self.has_gaps(column)
+        ]
         return working[0] if working else None
 
     @property

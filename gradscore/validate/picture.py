@@ -28,10 +28,8 @@ def draw(evaluation: Evaluation, unseen: ColumnResult | None) -> Figure:
     _draw_intervals(left, shown)
     left.set_yticks(range(len(shown)), names)
     image = _draw_kinds(right, shown, kinds)
-    right.set_xticks(
-        range(len(kinds)), [f"{k}\n({evaluation.counts[k]})" for k in kinds], rotation=45, ha="right"
-    )
-    left.invert_yaxis()
+    labels = [f"{kind} ({evaluation.counts[kind]})" for kind in kinds]
+    right.set_xticks(range(len(kinds)), labels, rotation=45, ha="right", rotation_mode="anchor")
     figure.colorbar(image, ax=right, label="AUROC", fraction=0.04)
     figure.suptitle(
         f"Do faulty rows score worse? {evaluation.counts[ALL]} planted faults, {evaluation.n_sound} rows as they were"
@@ -64,7 +62,7 @@ def _draw_intervals(axes: Axes, shown: Sequence[ColumnResult]) -> None:
         axes.plot([estimate.value], [place], "o", color=colour)
     axes.axvline(0.5, color="black", linewidth=0.8, linestyle="--")
     axes.set_xlim(0, 1)
-    axes.set_xlabel("AUROC over all faults that a row shows, 95 % interval\n(0.5: no better than chance)")
+    axes.set_xlabel("AUROC, 95 % interval (0.5: chance)\n★: on kinds of fault that it was not fitted on")
 
 
 def _draw_kinds(axes: Axes, shown: Sequence[ColumnResult], kinds: Sequence[str]) -> AxesImage:

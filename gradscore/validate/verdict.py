@@ -19,7 +19,11 @@ def column_lines(evaluation: Evaluation) -> list[str]:
         ),
         ("Has no values", [c for c in evaluation.columns if c.verdict == "has no values"]),
     )
-    return [f"{title}: {', '.join(_named(c) for c in columns)}." for title, columns in groups if columns]
+    return [
+        f"{title}: {', '.join(_named(c, evaluation) for c in columns)}."
+        for title, columns in groups
+        if columns
+    ]
 
 
 def best_lines(evaluation: Evaluation, gain_over_baseline: Estimate | None) -> list[str]:
@@ -27,10 +31,10 @@ def best_lines(evaluation: Evaluation, gain_over_baseline: Estimate | None) -> l
     best, baseline = evaluation.best, evaluation.best_baseline
     if best is None:
         return ["No column finds the planted faults on this data; filter by none of them."]
-    lines = [f"Best column: {_named(best)}."]
+    lines = [f"Best column: {_named(best, evaluation)}."]
     if baseline is not None and baseline.name != best.name and gain_over_baseline is not None:
         lines.append(
-            f"Against the best baseline, {_named(baseline)}: {_gain(gain_over_baseline)}. The best of many columns on "
+            f"Against the best baseline, {_named(baseline, evaluation)}: {_gain(gain_over_baseline)}. The best of many columns on "
             "one sample looks a little better than it is."
         )
     elif best.name in BASELINES:
@@ -77,14 +81,15 @@ def _gain(gain: Estimate) -> str:
     return f"AUROC {gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}], {verdict}"
 
 
-def _named(column: ColumnResult) -> str:
+def _named(column: ColumnResult, evaluation: Evaluation) -> str:
     if column.verdict == "has no values":
         return column.name
     both = ""
     estimate = column.auroc[ALL]
     if column.is_direction_chosen and estimate is not None:
         both = f" if {column.better} is better, {1 - estimate.value:.2f} if not"
-    return f"{column.name} {interval(estimate)}{both}"
+    gaps = f" ({column.n_missing} rows without a value)" if evaluation.has_gaps(column) else ""
+    return f"{column.name} {interval(estimate)}{both}{gaps}"
 
 
 def _is(column: ColumnResult, verdict: str) -> bool:

@@ -12,6 +12,7 @@ from gradscore.filter.decide import decide
 from gradscore.filter.reasons import Code
 from gradscore.table.read import read_table
 from gradscore.validate.evaluate import ALL, compare, evaluate, mark
+from gradscore.validate.verdict import column_lines
 from tests.table.rows import scored, write_table
 from tests.validate.marked import KINDS, labels, marked
 
@@ -73,6 +74,16 @@ def test_a_column_without_a_claim_is_looked_at_both_ways_and_marked() -> None:
     assert silent.better == "low"
     alone = evaluate(marked(FAULTS, {"silent": COLUMNS["silent"]}, {}), "0.5", seed=0)
     assert alone.best is None, "a direction that was chosen here proves nothing"
+
+
+def test_a_column_with_many_gaps_is_never_best_and_its_gaps_are_told() -> None:
+    gappy = np.where(np.arange(len(FAULTS)) % 5 == 0, np.nan, COLUMNS["perfect"])
+    columns = {"gappy": gappy, "one_kind": COLUMNS["one_kind"]}
+    result = evaluate(marked(FAULTS, columns, {"gappy": "low", "one_kind": "low"}), "0.5", seed=0)
+    assert result.columns[0].name == "gappy"
+    assert result.best is not None
+    assert result.best.name == "one_kind"
+    assert "gappy 1.00 [1.00, 1.00] (32 rows without a value)" in column_lines(result)[0]
 
 
 def test_duplicates_are_reported_but_do_not_count_in_all() -> None:

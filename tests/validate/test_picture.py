@@ -20,7 +20,9 @@ def test_columns_with_values_and_the_control_are_named() -> None:
     left, right = figure.axes[:2]
     names = [label.get_text() for label in left.get_yticklabels()]
     assert sorted(names) == ["ifd (direction chosen)", "loss", "random"]
-    assert right.get_xticklabels()[0].get_text() == "all\n(12)"
+    bottom, top = left.get_ylim()
+    assert bottom > top, "the best column stands on top"
+    assert right.get_xticklabels()[0].get_text() == "all (12)"
     unseen = draw(evaluation, evaluation.columns[0])
     assert unseen.axes[0].get_yticklabels()[0].get_text().endswith(" ★")
 
