@@ -315,14 +315,34 @@ class ScoreConfig:
         "variance",
         "What gsnr_paper divides the drop of the gradient norm by: variance or standard deviation between members, or nothing.",
     )
+    reference: str | None = option(
+        None,
+        "Small dataset of trusted rows, in any schema, for the measures influence and influence_category.",
+    )
+    reference_adam: bool = option(
+        False,
+        "Precondition each row's gradient as Adam does, by mean squares over the reference, before it is compared.",
+    )
 
     def __post_init__(self) -> None:
         mistakes: list[str] = []
         require_finite(mistakes, self)
         try:
-            parse_measures(self.measures)
+            uses_reference = any(name.startswith("influence") for name in parse_measures(self.measures))
         except ConfigError as error:
             mistakes += error.mistakes
+        else:
+            require(
+                mistakes,
+                uses_reference or (self.reference is None and not self.reference_adam),
+                "--reference and --reference-adam serve the measures influence and influence_category, and neither was "
+                "asked for. Add one: --measures default,influence.",
+            )
+        require(
+            mistakes,
+            self.reference is not None or not self.reference_adam,
+            "--reference-adam needs trusted rows. Pass --reference with a dataset.",
+        )
         require(
             mistakes, 1e-3 <= self.momentum <= 1, f"--momentum must lie in [0.001, 1], not {self.momentum}."
         )

@@ -11,7 +11,7 @@ from typing import Literal
 
 from gradscore.errors import ConfigError
 
-PassName = Literal["views", "tokens", "base", "alone", "contrast"]
+PassName = Literal["views", "tokens", "base", "alone", "contrast", "sketch", "reference"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,10 @@ PASSES: dict[PassName, Pass] = {
     "base": Pass(1, 0, "the model without its adapter"),
     "alone": Pass(1, 0, "the same, on the answer without its instruction"),
     "contrast": Pass(1, 1, "the newest view, on the answer without its instruction", is_per_member=True),
+    "sketch": Pass(0, 0, "from the sketches, when the table is joined"),
+    "reference": Pass(
+        0, 0, "from the views' own passes, after one more pass of each view over the reference"
+    ),
 }
 
 
@@ -272,6 +276,46 @@ MEASURES: dict[str, Measure] = {
             "ours, from the rank-one structure in arXiv:1510.01799",
             better="high",
         ),
+        Measure(
+            "alignment",
+            "cosine of the row's mean gradient with that of all other rows, from sketches (--sketch, else 2048 numbers)",
+            "cosine",
+            "high: the row pulls where the data as a whole pulls",
+            "-1 to 1, with standard error 1/sqrt(sketch); null with a single row",
+            ("sketch",),
+            "ours; direction filters of gradient profiles",
+            better="high",
+        ),
+        Measure(
+            "alignment_category",
+            "cosine of the row's mean gradient with that of all other rows of its category, from sketches",
+            "cosine",
+            "high: the row pulls where its category pulls",
+            "-1 to 1, with standard error 1/sqrt(sketch); null without a category and for the only row of one",
+            ("sketch",),
+            "ours; direction filters of gradient profiles",
+            better="high",
+        ),
+        Measure(
+            "influence",
+            "cosine of the row's gradient with the mean gradient of the trusted rows (--reference), mean over views",
+            "cosine",
+            "high: training on the row lowers the loss of the trusted rows",
+            "-1 to 1; null without --reference or where the gradient is zero",
+            ("reference",),
+            "after LESS, arXiv:2402.04333",
+            better="high",
+        ),
+        Measure(
+            "influence_category",
+            "influence by the trusted rows of the row's own category; by all of them where the reference has none of it",
+            "cosine",
+            "high: training on the row lowers the loss of the trusted rows of its category",
+            "-1 to 1; null without --reference and --category-field or where the gradient is zero",
+            ("reference",),
+            "after LESS, arXiv:2402.04333",
+            better="high",
+        ),
     )
 }  # fmt: skip
 
@@ -279,6 +323,9 @@ OF_FOLDS = ("loss_out", "loss_drop_out", "memorised", "grad_norm_out", "norm_dro
 """Measures that compare members of a cross-fitted warm-up."""
 
 WORDS = ("default", "all")
+
+DEFAULT_SKETCH = 2048
+"""Length of the sketch where a measure needs one and none was asked for: 4 KiB a row, cosines to 0.02."""
 
 
 def parse_measures(words: str) -> tuple[str, ...]:
@@ -308,6 +355,11 @@ def passes_of(names: Iterable[str]) -> tuple[PassName, ...]:
     """Return the passes that these measures need, each once."""
     needed = {place for name in names for place in MEASURES[name].passes}
     return tuple(place for place in PASSES if place in needed)
+
+
+def sketch_length(asked: int, names: Iterable[str]) -> int:
+    """Return the length of the sketch of each row: as asked for, or what its measures need; 0 for none."""
+    return asked or (DEFAULT_SKETCH if "sketch" in passes_of(names) else 0)
 
 
 def describe_cost(names: Iterable[str], n_views: int, n_members: int = 1) -> str:

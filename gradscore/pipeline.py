@@ -92,6 +92,7 @@ def score_dataset(config: RunConfig, reporter: Reporter | None = None) -> ScoreO
     from gradscore.run.identity import run_identity
     from gradscore.run.opening import open_data_and_model
     from gradscore.run.prepare import prepare
+    from gradscore.run.reference import read_reference, with_reference
     from gradscore.run.survey import survey
     from gradscore.run.sweep_rows import sweep_rows
     from gradscore.run.use_quality import open_quality, warn_of_differences
@@ -108,7 +109,10 @@ def score_dataset(config: RunConfig, reporter: Reporter | None = None) -> ScoreO
         _check_rows(config, training_rows, counts, encoder, reporter)
     if quality is not None:
         warn_of_differences(config, quality, loaded, reporter)
-    identity = run_identity(config, source, loaded, data_fingerprint)
+    trusted = read_reference(config, encoder, reporter)
+    identity = run_identity(
+        config, source, loaded, data_fingerprint, None if trusted is None else trusted.fingerprint
+    )
     run = RunFolder.open(
         str(config.table.output),
         identity,
@@ -121,6 +125,7 @@ def score_dataset(config: RunConfig, reporter: Reporter | None = None) -> ScoreO
     parts = PartWriter(run, reporter, measures=measures, part_seconds=config.table.part_seconds)
     # 2. Choose the engine, make the views, and hold the engine against plain autograd.
     sweep, check = prepare(config, opened, training_rows, run, reporter)
+    sweep = with_reference(config, trusted, sweep, run, reporter)
     # 3. Score every row that is not on disk yet.
     scoring_started = time.monotonic()
     expected, n_scored = sweep_rows(config, source, encoder, sweep, parts, reporter)

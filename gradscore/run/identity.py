@@ -20,7 +20,11 @@ _CHANGES_NO_NUMBER = (
 
 
 def run_identity(
-    config: RunConfig, source: RowSource, loaded: LoadedModel, data_fingerprint: str
+    config: RunConfig,
+    source: RowSource,
+    loaded: LoadedModel,
+    data_fingerprint: str,
+    reference_fingerprint: str | None = None,
 ) -> dict[str, Any]:
     """Return everything that changes numbers; a run with an equal identity can be continued."""
     mapping = to_mapping(config)
@@ -36,6 +40,7 @@ def run_identity(
         "chat_template_fingerprint": _fingerprint_of_file(config.data.chat_template),
         "dtype": str(loaded.dtype).removeprefix("torch."),
         "data_fingerprint": data_fingerprint,
+        "reference_fingerprint": reference_fingerprint,
         "n_source_rows": source.record.n_rows,
         "version": __version__,
     }

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from gradscore.config import RunConfig
 from gradscore.data.alone import AnswerFrame
 from gradscore.data.stop_tokens import stop_ids
-from gradscore.errors import UnsupportedError
+from gradscore.errors import ConfigError, UnsupportedError
 from gradscore.gradients.engine import GradientEngine
 from gradscore.gradients.hooks import HooksEngine, has_positions
 from gradscore.gradients.positions import Positions
@@ -25,17 +25,18 @@ class Basis(NamedTuple):
     engine: GradientEngine
     frame: AnswerFrame | None
     """What goes around an answer in place of its instruction."""
-    is_cross_fitted: bool
-    """Whether each member of the warm-up leaves one fold of rows out."""
+    config: RunConfig
 
 
-def settle_measures(config: RunConfig, basis: Basis, reporter: Reporter) -> None:
+def settle_measures(basis: Basis, reporter: Reporter) -> None:
     """Say what the measures cost, and which of them stay empty.
 
     Raises:
         UnsupportedError: a measure that was asked for by name cannot be had in this run. One that `all` or `default`
             stands for is left empty.
+        ConfigError: `reference_adam` with projected gradients.
     """
+    config = basis.config
     names = parse_measures(config.scores.measures)
     reasons = {name: reason for name in names if (reason := why_not(name, basis)) is not None}
     named = {word.strip() for word in config.scores.measures.split(",")}
@@ -45,6 +46,15 @@ def settle_measures(config: RunConfig, basis: Basis, reporter: Reporter) -> None
     for reason in dict.fromkeys(reasons.values()):
         empty = [name for name in names if reasons.get(name) == reason]
         reporter.message(f"{', '.join(empty)}: empty in this run; {reason}.")
+    if config.scores.reference_adam and _is_projected(basis):
+        raise ConfigError(
+            "--reference-adam divides single coordinates, and these gradients are kept as random projections, which have "
+            "none. Pass --projection 0, or leave it out."
+        )
+    if config.data.shard is not None and "sketch" in passes_of(names):
+        reporter.message(
+            f"alignment compares with the mean over shard {config.data.shard}, not over all rows"
+        )
     n_views, n_members = planned_views(config.model)
     had = [name for name in names if name not in reasons]
     reporter.message(describe_cost(had, n_views, n_members))
@@ -61,8 +71,12 @@ def why_not(name: str, basis: Basis) -> str | None:
         return "it needs the hooks engine, and counted parameters that are weights of linear layers alone"
     if basis.frame is None and {"alone", "contrast"} & set(passes_of([name])):
         return "rows have no instruction that could be left out (plain text, or a template that refuses an empty turn)"
-    if name in OF_FOLDS and not basis.is_cross_fitted:
+    if name in OF_FOLDS and not basis.config.model.cross_fit:
         return "every member is trained on every row; it needs --cross-fit --members 2"
+    if "reference" in passes_of([name]) and basis.config.scores.reference is None:
+        return "it needs trusted rows, given with --reference"
+    if name.endswith("_category") and basis.config.data.category_field is None:
+        return "it needs categories, named with --category-field"
     return None
 
 
@@ -85,6 +99,11 @@ def make_measuring(
         n_folds=config.model.members if config.model.cross_fit else 0,
         token_engine=_token_engine(config, sweep),
     )
+
+
+def _is_projected(basis: Basis) -> bool:
+    shapes = [basis.model.get_parameter(p.name).shape for p in basis.engine.parameters]
+    return any(basis.engine.reduction.projections.applies_to(shape) for shape in shapes)
 
 
 def _watches_positions(model: Any, engine: GradientEngine) -> bool:

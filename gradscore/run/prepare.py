@@ -14,6 +14,7 @@ from gradscore.gradients.choose import choose_engine, choose_reduction
 from gradscore.gradients.engine import GradientEngine
 from gradscore.gradients.parameters import counted_parameters
 from gradscore.gradients.sketch import CountSketch
+from gradscore.measures import parse_measures, sketch_length
 from gradscore.model.adapter import attach_adapter
 from gradscore.model.forward import base_model
 from gradscore.model.load import position_boundary
@@ -49,10 +50,11 @@ def prepare(
     reduction = choose_reduction(config.gradients, parameters, seed)
     engine = choose_engine(model, parameters, config.gradients, reduction, reporter)
     frame = opened.encoder.answer_frame()
-    settle_measures(config, Basis(model, engine, frame, config.model.cross_fit), reporter)
+    settle_measures(Basis(model, engine, frame, config), reporter)
     trunk = _trunk(config, model, engine, training_rows, run, loaded.pad_id, reporter)
     views = make_views(config, model, training_rows, run, loaded.pad_id, max_tokens, trunk, reporter)
     model.requires_grad_(False)
+    sketch_size = sketch_length(config.scores.sketch, parse_measures(config.scores.measures))
     sweep = Sweep(
         model=model,
         engine=engine,
@@ -66,7 +68,7 @@ def prepare(
         max_batch_tokens=max_tokens,
         clip=config.gradients.clip,
         dropout=config.model.dropout,
-        sketch=CountSketch(config.scores.sketch, seed) if config.scores.sketch else None,
+        sketch=CountSketch(sketch_size, seed) if sketch_size else None,
         trunk=trunk,
     )
     check = _check(config, sweep, training_rows, reporter) if config.gradients.check else None

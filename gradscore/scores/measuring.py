@@ -1,7 +1,7 @@
 """The optional measures of a batch, pass by pass: measures that share a pass share it."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +25,7 @@ from gradscore.records import EncodedRow
 from gradscore.scores.base_measures import base_measures
 from gradscore.scores.contrast import contrast
 from gradscore.scores.fold_measures import fold_measures
+from gradscore.scores.influence import Reference
 from gradscore.scores.member import MemberScores
 from gradscore.scores.token_moments import token_moments
 from gradscore.scores.view_measures import consistency, effective_rank, paper_gsnr
@@ -53,6 +54,8 @@ class Measuring:
     """Tokens that end an answer."""
     frame: AnswerFrame | None = None
     """What goes around an answer in place of its instruction; None where no instruction can be left out."""
+    references: Mapping[str, Reference] = field(default_factory=dict)
+    """What trusted rows ask for under each view, by its name; empty where there are none."""
     n_folds: int = 0
     """Folds of a cross-fitted warm-up, one per member; 0 where every member is shown every row."""
     token_engine: GradientEngine | None = None
@@ -89,6 +92,7 @@ class BatchMeasures:
             matrices = [gradients[-1].vectors[i].unflatten(1, shape) for i, shape in shapes.items()]
             columns["effective_rank"] = _numbers(effective_rank(matrices))
         columns |= self._token_moments()
+        columns |= self._influence(views, gradients)
         if self._needs("contrast"):
             columns |= self._contrast(views[-1], gradients[-1])
         return columns
@@ -161,6 +165,18 @@ class BatchMeasures:
             "gsnr_token": _numbers(found.gsnr),
             "gsnr_token_unbiased": _numbers(found.gsnr_unbiased),
         }
+
+    def _influence(self, views: Sequence[View], gradients: Sequence[SampleGradients]) -> Columns:
+        references = self.measuring.references
+        if not references:
+            return {}
+        pairs = [(references[view.name], g) for view, g in zip(views, gradients, strict=True)]
+        columns = {"influence": np.mean([_numbers(r.influence(g)) for r, g in pairs], axis=0)}
+        if self._wants("influence_category"):
+            categories = [row.category for row in self.batch.rows]
+            found = [_numbers(r.influence_by_category(g, categories)) for r, g in pairs]
+            columns["influence_category"] = np.mean(found, axis=0)
+        return columns
 
     @cached_property
     def _matrices(self) -> dict[int, torch.Size]:

@@ -7,7 +7,7 @@ written. It costs one extra write of the uncompressed rows and needs no Python o
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,12 +19,15 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gradscore.errors import TableError
+from gradscore.table.alignment import Alignment
 from gradscore.table.aside import flush_to_disk, storage_error, written_aside
 from gradscore.table.derived import Derived
 from gradscore.table.run import MANIFEST
 from gradscore.table.schema import FORMAT_VERSION, METADATA_KEY, column_dictionary, table_schema
 
 RowId: TypeAlias = tuple[int, str | None]
+Complete: TypeAlias = Callable[[pa.Table], pa.Table]
+"""Fills in or appends columns that follow from the others, in a table of some rows."""
 SIDES = (None, "chosen", "rejected")
 ROWS_PER_BUCKET = 50_000
 ROWS_PER_FILE = 250_000
@@ -69,10 +72,12 @@ def write_table(
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
         buckets = _deal(parts, sorting, wanted, table_schema(measures))
+        alignment = Alignment.of(map(_sorted_bucket, buckets), measures)
+        complete = [alignment.fill, *(part.append_to for part in derived)]
         if output.suffix == ".parquet":
-            _write_file(buckets, output, schema, derived, what=f"the score table of {len(wanted)} rows")
+            _write_file(buckets, output, schema, complete, what=f"the score table of {len(wanted)} rows")
         else:
-            _write_folder(buckets, aside, schema=schema, derived=derived, n_rows=len(wanted))
+            _write_folder(buckets, aside, schema=schema, complete=complete, n_rows=len(wanted))
             _replace_folder(aside, output, run_folder / "replaced")
     except OSError as error:
         raise storage_error(error, output, what="the finished score table", safe=_SAFE) from error
@@ -129,7 +134,7 @@ def _sorted_bucket(path: Path) -> pa.Table:
 
 
 def _write_file(
-    buckets: Sequence[Path], path: Path, schema: pa.Schema, derived: Sequence[Derived], *, what: str
+    buckets: Sequence[Path], path: Path, schema: pa.Schema, complete: Sequence[Complete], *, what: str
 ) -> int:
     """Write sorted buckets as one Parquet file, a row group each, and return the number of rows."""
     n_rows = 0
@@ -139,15 +144,15 @@ def _write_file(
     ):
         for bucket in buckets:
             table = _sorted_bucket(bucket)
-            for part in derived:
-                table = part.append_to(table)
+            for step in complete:
+                table = step(table)
             writer.write_table(table.select(schema.names).cast(schema))
             n_rows += table.num_rows
     return n_rows
 
 
 def _write_folder(
-    buckets: Sequence[Path], folder: Path, *, schema: pa.Schema, derived: Sequence[Derived], n_rows: int
+    buckets: Sequence[Path], folder: Path, *, schema: pa.Schema, complete: Sequence[Complete], n_rows: int
 ) -> None:
     """Write sorted buckets as Parquet files of at most 250,000 rows into `folder`, its manifest last."""
     files = []
@@ -155,7 +160,7 @@ def _write_folder(
     for number, start in enumerate(range(0, max(1, len(buckets)), step)):
         name = f"part-{number:05d}.parquet"
         what = f"part {number} of the score table"
-        rows = _write_file(buckets[start : start + step], folder / name, schema, derived, what=what)
+        rows = _write_file(buckets[start : start + step], folder / name, schema, complete, what=what)
         files.append({"name": name, "rows": rows})
     manifest = {"format": "gradscore", "format_version": FORMAT_VERSION, "rows": n_rows, "files": files}
     with written_aside(folder / MANIFEST, what="the manifest", safe=_SAFE) as temporary:
