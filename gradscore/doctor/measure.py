@@ -29,7 +29,7 @@ from gradscore.table.schema import to_arrow
 Result = TypeVar("Result")
 
 SECONDS_AT_MOST = 60.0
-PLACES = (1.0, 0.5, 0.0)
+PLACES = (0.0, 0.5, 1.0)
 """Which batches of the plan are timed, from the one of the shortest rows to that of the longest."""
 
 
@@ -58,48 +58,69 @@ class Cost:
     """Highest memory of this process (of the GPU, where there is one) so far."""
 
 
+@dataclass(frozen=True)
+class _TimedBatch:
+    """One timed batch."""
+
+    length: int
+    """Tokens of its longest row."""
+    padded: int
+    shared: float
+    """Seconds per padded token, once per batch."""
+    per_view: float
+    rows: list[ScoredRow]
+
+
 def measure(sweep: Sweep, planned: Sequence[View], rows: Sequence[EncodedRow], views_folder: Path) -> Cost:
     """Return the cost of batches that the real run would make of these rows under the `planned` views."""
-    plan = sorted(
-        replace(sweep, views=tuple(planned)).batches(rows), key=lambda b: -max(row.n_tokens for row in b)
-    )
-    places = sorted({round((len(plan) - 1) * place) for place in PLACES}, reverse=True)
-    timed = replace(sweep, views=sweep.views[-2:])
-    views_alone = replace(timed, measuring=None)
-    lengths: list[int] = []
-    shared: list[float] = []
-    per_view: list[float] = []
-    scored: list[ScoredRow] = []
-    n_tokens, spent, longest_done = 0, 0.0, False
+    batches = replace(sweep, views=tuple(planned)).batches(rows)
+    plan = sorted(batches, key=lambda batch: max(row.n_tokens for row in batch))
+    places = sorted({round((len(plan) - 1) * place) for place in PLACES})
+    sweep = replace(sweep, views=sweep.views[-2:])
+    timed: list[_TimedBatch] = []
     with sweep.switch:
-        _score(timed, plan[places[0]])  # the first call pays for what is only set up once
+        _score(sweep, plan[places[0]])  # the first call pays for what is only set up once
         for place in places:
-            batch = plan[place]
-            padded = len(batch) * max(row.n_tokens for row in batch)
-            # A batch costs at least as much per token as the one before, about.
-            if lengths and spent + padded * (shared[-1] + per_view[-1] * len(timed.views)) > SECONDS_AT_MOST:
+            if timed and _expected_seconds(timed, plan[place], len(sweep.views)) > SECONDS_AT_MOST:
                 break
-            once, _ = _timed(timed, partial(timed.collate, batch))
-            whole, _ = _timed(timed, partial(_score, views_alone, batch))
-            measured, found = _timed(timed, partial(_score, timed, batch))
-            once += max(0.0, measured - whole)  # what measures take besides the views' passes, they take once
-            scored += found
-            lengths.append(max(row.n_tokens for row in batch))
-            shared.append(once / padded)
-            per_view.append(max(0.0, measured - once) / padded / len(timed.views))
-            n_tokens, spent, longest_done = n_tokens + padded, spent + whole + measured, place == 0
+            timed.append(_time_batch(sweep, plan[place]))
+    # A view that is still to be trained is an adapter without a folder.
+    is_trained = any(view.kind == "adapter" and view.path is None for view in planned)
     return Cost(
-        lengths=tuple(lengths),
-        shared_seconds=tuple(shared),
-        view_seconds=tuple(per_view),
-        step_seconds=_step_seconds(timed, plan[places[len(places) // 2]]) if _is_trained(planned) else 0.0,
-        n_tokens=n_tokens,
-        n_views=len(timed.views),
-        has_longest=longest_done,
-        row_bytes=_row_bytes(scored, () if sweep.measuring is None else sweep.measuring.names),
-        view_bytes=_view_bytes(views_folder, sweep) if _is_trained(planned) else 0.0,
+        lengths=tuple(batch.length for batch in timed),
+        shared_seconds=tuple(batch.shared for batch in timed),
+        view_seconds=tuple(batch.per_view for batch in timed),
+        step_seconds=_step_seconds(sweep, plan[places[len(places) // 2]]) if is_trained else 0.0,
+        n_tokens=sum(batch.padded for batch in timed),
+        n_views=len(sweep.views),
+        has_longest=len(timed) == len(places),
+        row_bytes=_row_bytes([row for batch in timed for row in batch.rows], sweep),
+        view_bytes=_view_bytes(views_folder, len(sweep.views)) if is_trained else 0.0,
         peak_bytes=peak_bytes(next(sweep.model.parameters()).device),
     )
+
+
+def _time_batch(sweep: Sweep, rows: list[EncodedRow]) -> _TimedBatch:
+    """Return what one batch costs; what measures take besides the views' passes, they take once."""
+    padded = len(rows) * max(row.n_tokens for row in rows)
+    collating, _ = _timed(sweep, partial(sweep.collate, rows))
+    without_measures, _ = _timed(sweep, partial(_score, replace(sweep, measuring=None), rows))
+    whole, scored = _timed(sweep, partial(_score, sweep, rows))
+    once = min(whole, collating + max(0.0, whole - without_measures))
+    return _TimedBatch(
+        length=max(row.n_tokens for row in rows),
+        padded=padded,
+        shared=once / padded,
+        per_view=(whole - once) / padded / len(sweep.views),
+        rows=scored,
+    )
+
+
+def _expected_seconds(timed: Sequence[_TimedBatch], rows: list[EncodedRow], n_views: int) -> float:
+    """Return the seconds spent so far and on the next batch, if a token costs in it what it did in the last one."""
+    spent = [2 * batch.padded * (batch.shared + n_views * batch.per_view) for batch in timed]
+    padded = len(rows) * max(row.n_tokens for row in rows)
+    return sum(spent) + spent[-1] * padded / timed[-1].padded
 
 
 def peak_bytes(device: torch.device) -> int:
@@ -136,7 +157,8 @@ def _step_seconds(sweep: Sweep, batch: list[EncodedRow]) -> float:
     return seconds / collated.input_ids.numel()
 
 
-def _row_bytes(rows: Sequence[ScoredRow], measures: tuple[str, ...]) -> float:
+def _row_bytes(rows: Sequence[ScoredRow], sweep: Sweep) -> float:
+    measures = () if sweep.measuring is None else sweep.measuring.names
     return max(0, _table_bytes(rows, measures) - _table_bytes([], measures)) / max(1, len(rows))
 
 
@@ -146,13 +168,8 @@ def _table_bytes(rows: Sequence[ScoredRow], measures: tuple[str, ...]) -> int:
     return sink.getvalue().size
 
 
-def _view_bytes(folder: Path, sweep: Sweep) -> float:
-    files = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-    return sum(files) / len(sweep.views)
-
-
-def _is_trained(views: Sequence[View]) -> bool:
-    return any(view.name.startswith("member-") and view.kind == "adapter" for view in views)
+def _view_bytes(folder: Path, n_views: int) -> float:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / n_views
 
 
 def _synchronise(sweep: Sweep) -> None:

@@ -91,7 +91,8 @@ def test_a_single_view_has_no_gsnr_and_a_fresh_adapter_is_warned_of(
     assert set(table["n_views"]) == {1}
     assert "noise_floor_of_gsnr" not in outcome.summary
     warnings = [line for line in listener.said if line.startswith("Warning:")]
-    assert len(warnings) == 2
+    assert len(warnings) == 3
+    assert any("begin without <|bos|>" in line for line in warnings)
     assert any("gradient of exactly zero" in line and "lora_A" in line for line in warnings)
     assert any("one view" in line and "gsnr" in line for line in warnings)
 
