@@ -49,7 +49,7 @@ def run(
         outcome = pipeline.validate_dataset(config, reporter)
         if outcome.conclusion.judgement is not None:
             reporter.message(
-                f"Next: gradscore score ... --quality {outcome.folder}/quality.json, then gradscore filter ... --by quality"
+                f"Next: gradscore score ... --quality {outcome.folder}/quality.json, then gradscore filter ... --by auto"
             )
     console = Console(highlight=False)
     for table in tables(outcome.conclusion):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "transformers", "pandas", "peft", "datasets", "pyarrow", "numpy")
+HEAVY = ("torch", "transformers", "pandas", "peft", "datasets", "pyarrow", "numpy", "sklearn", "matplotlib")
 REPORT = "; import sys; print(*sorted(name for name in sys.modules if '.' not in name), file=sys.stderr)"
 
 
@@ -18,7 +18,9 @@ def imported_by(statement: str) -> set[str]:
     return set(done.stderr.split())
 
 
-@pytest.mark.parametrize("page", ["['--help']", "['score', '--help']", "['demo', '--help']"])
+@pytest.mark.parametrize(
+    "page", ["['--help']", "['score', '--help']", "['validate', '--help']", "['demo', '--help']"]
+)
 def test_help_imports_nothing_heavy(page: str) -> None:
     assert imported_by(f"from gradscore.cli.main import main; main({page})").isdisjoint(HEAVY)
 
@@ -36,3 +38,9 @@ def test_help_takes_less_than_four_tenths_of_a_second() -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(seconds) < 0.4
+
+
+def test_filtering_loads_neither_torch_nor_scikit_learn_nor_matplotlib() -> None:
+    names = imported_by("import gradscore.pipeline, gradscore.quality.model, gradscore.filter.advice")
+    assert names.isdisjoint({"torch", "transformers", "sklearn", "matplotlib"})
+    assert "pyarrow" in names
