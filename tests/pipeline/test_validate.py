@@ -12,7 +12,7 @@ from gradscore.cli.main import main
 from gradscore.config import RunConfig
 from gradscore.errors import TableError
 from gradscore.pipeline import validate_dataset
-from gradscore.quality.model import apply, read_quality
+from gradscore.quality.model import Feature, QualityModel, apply, read_quality, write_quality
 from tests.pipeline.counter import ROWS_PER_BATCH, Counter
 from tests.pipeline.runs import WARMUP, Listener, alpaca_rows, filter, read, score, settings, write_jsonl
 
@@ -120,6 +120,26 @@ def test_score_adds_quality_and_turns_on_what_it_needs(
     assert "base_loss" in frame
     assert frame["quality"].between(0, 1).all()
     assert not any("other settings" in said for said in listener.said)
+
+
+def test_quality_may_use_alignment_which_is_known_only_when_all_rows_are(
+    model: Path, dataset: Path, tmp_path: Path
+) -> None:
+    fitted = QualityModel(
+        features=(Feature("alignment", "identity", 0.0, 0.5),),
+        intercept=0.0,
+        weights=(1.0,),
+        slope=1.0,
+        offset=0.0,
+        bootstrap=((0.1, 0.9), (-0.1, 1.1)),
+    )
+    write_quality(fitted, tmp_path / "quality.json")
+    path = tmp_path / "quality.json"
+    score(model=model, dataset=dataset, output=tmp_path / "s.parquet", measures="", quality=path)
+    frame = read(tmp_path / "s.parquet")
+    assert frame["alignment"].notna().all()
+    assert frame["quality"].to_numpy() == pytest.approx(apply(fitted, frame).quality)
+    assert frame["quality"].nunique() > 10
 
 
 def test_other_settings_than_those_of_the_fit_are_named(
