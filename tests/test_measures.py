@@ -1,10 +1,14 @@
 """Tests gradscore.measures: names are checked, order is the registry's, and costs are said."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from gradscore.config import ScoreConfig
 from gradscore.errors import ConfigError
 from gradscore.measures import MEASURES, PASSES, describe_cost, parse_measures, passes_of
+from gradscore.table.schema import COLUMNS
 
 
 def test_words_and_names_give_each_measure_once_in_the_order_of_the_registry() -> None:
@@ -55,3 +59,12 @@ def test_passes_that_each_member_makes_are_counted_for_each() -> None:
         "3 forward and 3 backward passes (the newest view, on the answer without its instruction): "
         "about 67% of the 6 views' work"
     )
+
+
+def test_every_column_of_the_table_has_an_entry_in_the_docs() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "scores.md").read_text(encoding="utf-8")
+    entries = re.findall(r"(?m)^(`.*)\n: ", page)
+    named = {name for entry in entries for name in re.findall(r"`(\w+)`", entry)}
+    assert {column.name for column in COLUMNS} | set(MEASURES) <= named
+    defaults = {re.findall(r"`(\w+)` \(default\)", entry)[0] for entry in entries if "(default)" in entry}
+    assert defaults == set(parse_measures("default"))
