@@ -156,6 +156,17 @@ MEASURES: dict[str, Measure] = {
             "ours",
         ),
         Measure(
+            "fold_cosine",
+            "cosine between the gradient under the member that was never trained on the row and that under those that were, "
+            "each under its newest view",
+            "cosine",
+            "high: training on the row itself did not change what it asks for",
+            "-1 to 1; null without --cross-fit or where a gradient is zero",
+            ("views",),
+            "ours",
+            better="low",
+        ),
+        Measure(
             "base_loss",
             "loss under the model without its adapter",
             _NATS,
@@ -319,7 +330,15 @@ MEASURES: dict[str, Measure] = {
     )
 }  # fmt: skip
 
-OF_FOLDS = ("loss_out", "loss_drop_out", "memorised", "grad_norm_out", "norm_drop_out", "gsnr_out")
+OF_FOLDS = (
+    "loss_out",
+    "loss_drop_out",
+    "memorised",
+    "grad_norm_out",
+    "norm_drop_out",
+    "gsnr_out",
+    "fold_cosine",
+)
 """Measures that compare members of a cross-fitted warm-up."""
 
 WORDS = ("default", "all")

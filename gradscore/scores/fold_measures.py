@@ -44,3 +44,17 @@ def fold_measures(members: Sequence[MemberScores], fold: Int[Array, " n"]) -> di
     if moments:
         columns["gsnr_out"] = np.stack([member.gsnr for member in moments])[fold, rows]
     return columns
+
+
+def fold_cosine(products: Float[Array, "n m m"], fold: Int[Array, " n"]) -> Float[Array, " n"]:
+    """Return the cosine of g_f and the sum of the other members' gradients of each row, NaN where one is zero.
+
+    Args:
+        products: inner products of the gradients of all members, each under its newest view.
+        fold: of each row; member f(n) was never trained on it.
+    """
+    rows = np.arange(len(fold))
+    own, own_sum, total = products[rows, fold, fold], products[rows, fold].sum(1), products.sum((1, 2))
+    others = total - 2 * own_sum + own
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (own_sum - own) / np.sqrt(own * others)

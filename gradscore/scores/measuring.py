@@ -23,8 +23,9 @@ from gradscore.model.views import View, ViewSwitch, single_view
 from gradscore.model.without_adapter import without_adapter
 from gradscore.records import EncodedRow
 from gradscore.scores.base_measures import base_measures
+from gradscore.scores.basis import inner_products
 from gradscore.scores.contrast import contrast
-from gradscore.scores.fold_measures import fold_measures
+from gradscore.scores.fold_measures import fold_cosine, fold_measures
 from gradscore.scores.influence import Reference
 from gradscore.scores.member import MemberScores
 from gradscore.scores.token_moments import token_moments
@@ -76,6 +77,8 @@ class BatchMeasures:
 
     measuring: Measuring
     batch: Batch
+    _newest: list[SampleGradients] = field(default_factory=list, repr=False)
+    """Of each member so far, where members are compared by direction."""
 
     def newest_engine(self) -> GradientEngine | None:
         """Return the engine that must take the newest view of the batch, if it matters which; made ready for it."""
@@ -95,6 +98,8 @@ class BatchMeasures:
         columns |= self._influence(views, gradients)
         if self._needs("contrast"):
             columns |= self._contrast(views[-1], gradients[-1])
+        if self._wants("fold_cosine") and self.measuring.n_folds:
+            self._newest.append(gradients[-1])
         return columns
 
     def of_rows(self, members: Sequence[MemberScores]) -> Columns:
@@ -135,6 +140,8 @@ class BatchMeasures:
         if self.measuring.n_folds:
             folds = [fold_of(row.row_key, self.measuring.n_folds) for row in self.batch.rows]
             columns |= fold_measures(members, np.array(folds))
+            if self._newest:
+                columns["fold_cosine"] = fold_cosine(inner_products(self._newest), np.array(folds))
         return columns
 
     def _from_base(self, members: Sequence[MemberScores]) -> Columns:

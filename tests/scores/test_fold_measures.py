@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscore.scores.fold_measures import fold_measures
+from gradscore.scores.fold_measures import fold_cosine, fold_measures
 from gradscore.scores.member import MemberScores
 from gradscore.scores.moments import Moments
 
@@ -57,3 +57,20 @@ def test_no_first_gradient_has_no_drop() -> None:
     quiet = member(0)
     quiet.norms[:, 0] = 0
     assert not np.isfinite(fold_measures([quiet, quiet], np.zeros(N_ROWS, dtype=int))["norm_drop_out"]).any()
+
+
+@given(st.integers(2, 4), st.integers(0, 100))
+def test_the_cosine_of_folds_equals_that_of_plain_vectors(n_members: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    gradients = rng.standard_normal((n_members, N_ROWS, 7))
+    fold = rng.integers(0, n_members, N_ROWS)
+    found = fold_cosine(np.einsum("mnd,knd->nmk", gradients, gradients), fold)
+    for row, f in enumerate(fold):
+        own = gradients[f, row]
+        others = gradients[[m for m in range(n_members) if m != f], row].sum(0)
+        cosine = own @ others / np.linalg.norm(own) / np.linalg.norm(others)
+        assert found[row] == pytest.approx(cosine, abs=1e-9)
+
+
+def test_a_zero_gradient_has_no_cosine() -> None:
+    assert np.isnan(fold_cosine(np.zeros((1, 2, 2)), np.array([0]))).all()
