@@ -117,3 +117,20 @@ def test_cross_fitted_members_give_the_measures_of_folds(model: Path, dataset: P
 def test_without_folds_their_measures_are_refused_by_name(model: Path, dataset: Path, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="needs --cross-fit"):
         score(output=tmp_path / "s.parquet", model=model, dataset=dataset, measures="memorised")
+
+
+def test_views_that_share_their_lower_layers_have_the_same_measures(
+    model: Path, dataset: Path, tmp_path: Path
+) -> None:
+    """The loop engine runs the whole model for every pass; the hooks engine starts above what is shared."""
+    asked = "default,perplexity,entropy,el2n,stop_loss,ifd,loss_alone,contrast_norm,contrast_cosine"
+    tables = []
+    for engine in ("hooks", "loop"):
+        output = tmp_path / f"{engine}.parquet"
+        score(
+            model=model, dataset=dataset, output=output, engine=engine, lora_layers="last:1", measures=asked
+        )
+        tables.append(read(output))
+    for name in parse_measures(asked):
+        assert tables[0][name].notna().all(), name
+        pd.testing.assert_series_equal(tables[0][name], tables[1][name], rtol=1e-4, atol=1e-5)

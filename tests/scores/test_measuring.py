@@ -96,7 +96,7 @@ class Case:
         return torch.cat([g.flatten() for g in self.gradients[view][row].values()]).numpy()
 
 
-@pytest.fixture(scope="module", params=["gpt2", "llama", "gemma2", "gpt_neox"])
+@pytest.fixture(scope="module", params=["gpt2", "llama", "gemma2", "gpt_neox", "phi3"])
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     return Case(request.param, tmp_path_factory.mktemp("views"))
 
