@@ -178,10 +178,11 @@ class ModelConfig:
         None, "Adapters or checkpoints, oldest first, comma-separated; or one Trainer output folder."
     )
     warmup_steps: int | None = option(
-        None, "Optimiser steps before the first snapshot; by default one pass over the rows, at most 500."
+        None,
+        "Optimiser steps before the first snapshot; by default all snapshots lie evenly over one pass over the rows, 40 to 500 steps.",
     )
     update_interval: int | None = option(
-        None, "Optimiser steps between snapshots; by default a tenth of the warm-up, at most 50."
+        None, "Optimiser steps between snapshots; by default as many as before the first."
     )
     warmup_batch_size: int = option(8, "Rows per optimiser step of the warm-up.")
     learning_rate: float = option(

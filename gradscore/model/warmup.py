@@ -37,9 +37,8 @@ from gradscore.model.trunk import Trunk
 from gradscore.model.views import FOLDER, View, adapter_tensors, write_views
 from gradscore.records import OK, EncodedRow, Reporter, SilentReporter
 
-MAX_WARMUP_STEPS = 500
-MIN_WARMUP_STEPS = 20
-MAX_INTERVAL = 50
+MAX_STEPS = 500
+MIN_STEPS = 40
 MAX_GRADIENT_NORM = 1.0
 
 
@@ -73,16 +72,17 @@ class WarmupPlan:
 def plan_warmup(n_rows: int, config: ModelConfig) -> WarmupPlan:
     """Return the plan for `n_rows` rows; what the configuration leaves open is chosen.
 
-    `warmup_steps`: one pass over the rows, since a row that was never trained on has another gradient than
-    one that was; at most 500, where the loss of instruction tuning has long settled and which keeps the
-    warm-up of a million rows as short as that of 4,000; at least 20, because after fewer steps B is still so
-    near zero that A has hardly any gradient. `update_interval`: a tenth of it, so that four views lie within a
-    third of the training, at most 50 as in GradFiltering.
+    In all one pass over the rows, since a row that was never trained on has another gradient than one that was;
+    at most 500 steps, where the loss of instruction tuning has long settled and which keeps the warm-up of a
+    million rows as short as that of 4,000; at least 40, because after few steps B is still so near zero that A has
+    hardly any gradient. Snapshots lie evenly over the training: neighbouring ones hardly differ, and the order by
+    GSNR is then mostly noise (docs/log.md). GradFiltering's 500 steps and one every 50 are to be asked for.
     """
     batch_size = min(config.warmup_batch_size, n_rows)
     one_pass = math.ceil(n_rows / batch_size) if n_rows else 0
-    steps = config.warmup_steps or max(MIN_WARMUP_STEPS, min(MAX_WARMUP_STEPS, one_pass))
-    interval = config.update_interval or max(1, min(MAX_INTERVAL, steps // 10))
+    total = max(MIN_STEPS, min(MAX_STEPS, one_pass))
+    steps = config.warmup_steps or max(1, total // config.views)
+    interval = config.update_interval or steps
     return WarmupPlan(n_rows, batch_size, steps, interval, config.views, config.members)
 
 
