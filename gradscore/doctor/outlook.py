@@ -49,9 +49,11 @@ def time_line(found: Estimate, cost: Cost) -> Finding:
 def past_line(past: Sequence[PastRun], *, has_output: bool) -> Finding:
     """Return how far the same estimate is off on earlier runs."""
     if not past:
-        where = "beside --output" if has_output else "without --output none is looked for"
+        where = "looked for beside --output" if has_output else "without --output none is looked for"
         return Finding(
-            "past runs", "pass", f"no finished run of this model to hold the estimate against ({where})"
+            "past runs",
+            "pass",
+            f"no finished run of this model with these settings to hold the estimate against ({where})",
         )
     shown = "; ".join(
         f"{Path(run.table).name} took {duration(run.took_seconds)}, estimated now {duration(run.estimated_seconds)} "

@@ -4,15 +4,14 @@ Estimates are not written down anywhere. What a finished table says of itself (i
 of its scoring pass) is enough to estimate it now, and then both can be compared.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gradscore.config import RunConfig, to_mapping
+from gradscore.config import RunConfig, from_mapping, to_mapping
 from gradscore.doctor.estimate import scoring_seconds
 from gradscore.doctor.measure import Cost
-from gradscore.errors import TableError
+from gradscore.errors import ConfigError, TableError
 from gradscore.model.load import LoadedModel
 from gradscore.records import OK
 from gradscore.scores.sweep import Sweep
@@ -57,14 +56,17 @@ def past_runs(config: RunConfig, loaded: LoadedModel, sweep: Sweep, cost: Cost) 
 def _past_run(path: Path, config: RunConfig, loaded: LoadedModel, sweep: Sweep, cost: Cost) -> PastRun | None:
     try:
         table = read_table(path, ["n_tokens", "status"], lists=False)
-    except TableError:  # another Parquet file, or a table of another release
+        scored_with = from_mapping(
+            table.metadata["config"]
+        )  # options that it did not know have their default
+    except (TableError, ConfigError):  # another Parquet file, or a table of another release
         return None
     timing = table.metadata.get("timing", {})
     is_same = (
         table.metadata["model"]["fingerprint"] == loaded.fingerprint
         and table.metadata["model"]["description"] == loaded.description
         and table.metadata["gradients"]["engine"] == sweep.engine.name
-        and _costly(table.metadata["config"]) == _costly(to_mapping(config))
+        and _costly(scored_with) == _costly(config)
         and timing.get("rows_scored") == len(table)
     )
     lengths = table.numbers("n_tokens")[table.texts("status") == OK].astype("int64")
@@ -77,8 +79,9 @@ def _past_run(path: Path, config: RunConfig, loaded: LoadedModel, sweep: Sweep, 
     return PastRun(str(path), len(table), float(timing["scoring_seconds"]), seconds)
 
 
-def _costly(config: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def _costly(config: RunConfig) -> dict[str, dict[str, Any]]:
+    settings = to_mapping(config)
     return {
-        section: {name: value for name, value in config[section].items() if name not in left_out}
+        section: {name: value for name, value in settings[section].items() if name not in left_out}
         for section, left_out in MAY_DIFFER.items()
     }

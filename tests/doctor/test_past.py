@@ -1,10 +1,13 @@
 """Tests doctor/past.py: finished runs of the same model are found, others are not."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from gradscore.doctor.past import PastRun, past_runs
@@ -46,8 +49,6 @@ def test_an_earlier_run_is_estimated_anew_and_held_against_what_it_took(
 
 
 def _rows(table: Path) -> list[dict[str, Any]]:
-    import pandas as pd
-
     return pd.read_parquet(table).to_dict("records")
 
 
@@ -65,10 +66,6 @@ def test_without_an_output_none_is_looked_for(model: Path, dataset: Path) -> Non
 def test_a_run_that_was_interrupted_is_left_out(
     finished: Path, model: Path, dataset: Path, tmp_path: Path
 ) -> None:
-    import json
-
-    import pyarrow.parquet as pq
-
     table = pq.read_table(finished)
     metadata = json.loads(table.schema.metadata[b"gradscore"])
     metadata["timing"]["rows_scored"] -= 1
@@ -78,6 +75,21 @@ def test_a_run_that_was_interrupted_is_left_out(
     assert look(model, dataset, tmp_path / "next.parquet") == ()
     shutil.copy(finished, tmp_path)
     assert len(look(model, dataset, tmp_path / "next.parquet")) == 1
+
+
+def test_options_that_an_earlier_release_did_not_have_had_their_default(
+    finished: Path, model: Path, dataset: Path, tmp_path: Path
+) -> None:
+    table = pq.read_table(finished)
+    metadata = json.loads(table.schema.metadata[b"gradscore"])
+    del metadata["config"]["scores"]["sketch"]
+    footer = {b"gradscore": json.dumps(metadata)}
+    pq.write_table(table.replace_schema_metadata(footer), tmp_path / "old.parquet")
+    assert len(look(model, dataset, tmp_path / "next.parquet")) == 1
+    metadata["config"]["scores"]["unheard_of"] = 1
+    footer = {b"gradscore": json.dumps(metadata)}
+    pq.write_table(table.replace_schema_metadata(footer), tmp_path / "old.parquet")
+    assert look(model, dataset, tmp_path / "next.parquet") == ()
 
 
 def test_the_ratio_is_estimated_over_taken() -> None:
