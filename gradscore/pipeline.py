@@ -317,6 +317,8 @@ def _score_outcome(
     noise = order_noise(finished)
     if noise is not None:
         summary["gsnr_error_median"] = noise.error
+        if noise.reliability is not None:
+            summary["gsnr_reliability"] = noise.reliability
     return ScoreOutcome(
         table=str(table),
         run_folder=str(run.path),
