@@ -14,6 +14,7 @@ def test_what_was_found_and_written_is_printed(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().out.splitlines() == [
         f"{table}: 12 of 40 rows kept; 2 too near to the cut to be decided",
         "  found: Contradictory: rows pull against each other",
+        "  found: The score is mostly loss",
         f"  wrote: {profile}",
     ]
 
