@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import gradscore
-from gradscore.cli import demo, doctor, filter, preview, report, score, validate
+from gradscore.cli import compare, demo, doctor, filter, preview, report, score, validate
 from gradscore.cli.exit_codes import DONE, INTERRUPTED, OUR_BUG, TERMINATED, USER_MISTAKE
 from gradscore.cli.options import command_with
 from gradscore.errors import GradscoreError
@@ -23,6 +23,7 @@ COMMANDS = {
     "score": score,
     "filter": filter,
     "report": report,
+    "compare": compare,
     "validate": validate,
     "preview": preview,
     "demo": demo,

@@ -43,6 +43,11 @@ class Measure:
     difference: float = 0.1
     """How far from the reference it may lie where no factor is given."""
 
+    @property
+    def is_fault_share(self) -> bool:
+        """Whether it is a share of something unwanted, of which less is never worse."""
+        return self.name.endswith(("_share", "_share_high", "_share_opposed", "_share_under_floor"))
+
 
 MEASURES: tuple[Measure, ...] = (
     Measure("norm_median", factor=2.0),
@@ -136,7 +141,9 @@ def departures(profile: Profile, reference: Profile) -> list[Departure]:
         value, expected = profile.values.get(measure.name), reference.values.get(measure.name)
         if value is None or expected is None:
             continue
-        if measure.factor is not None and expected > 0:
+        if measure.is_fault_share:
+            allowed = (0.0, max(measure.high, expected + measure.difference))
+        elif measure.factor is not None and expected > 0:
             allowed = (expected / measure.factor, expected * measure.factor)
         else:
             allowed = (expected - measure.difference, expected + measure.difference)
