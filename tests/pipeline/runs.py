@@ -96,12 +96,17 @@ def assert_same_scores(
     wider tolerance. With `rtol=0, moments_rtol=0` every bit must agree.
     """
     exact = [
-        c for c in expected.columns if c not in (*SCORES, *MOMENTS, "gsnr_spread", "layer_norms", "sketch")
+        c
+        for c in expected.columns
+        if c not in (*SCORES, *MOMENTS, "gsnr_spread", "loss_drop", "layer_norms", "sketch")
     ]
     pd.testing.assert_frame_equal(found[exact], expected[exact])
     for names, tolerance in ((SCORES, rtol), (MOMENTS, moments_rtol)):
         for name in names:
             pd.testing.assert_series_equal(found[name], expected[name], rtol=tolerance, atol=0)
+    # A difference of two losses is as exact as they are.
+    drop_atol = rtol * expected["loss"].max()
+    pd.testing.assert_series_equal(found["loss_drop"], expected["loss_drop"], rtol=0, atol=drop_atol)
     for a, b in zip(found["layer_norms"], expected["layer_norms"], strict=True):
         if b is None:
             assert a is None
