@@ -9,10 +9,25 @@ The line, one folder per stage, each importing only from those before it:
     table      the Parquet score table, written in parts while the run goes on
     filter     which rows are kept, and the reason for each
     emit       the kept rows in the dataset's own format, with a manifest
+    report     what a finished table says: page, pictures, profile, comparison, `read_scores` for notebooks
 
 `pipeline` joins them, with the steps of a scoring run in `run`; `cli` is the command line and `demo` its sample.
 `records`, `errors` and `config` are shared by all.
 Importing this package loads nothing heavy.
 """
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gradscore.report.read_scores import read_scores as read_scores
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Return `read_scores`, imported when it is first asked for: it brings numpy, pandas and pyarrow."""
+    if name == "read_scores":
+        from gradscore.report.read_scores import read_scores
+
+        return read_scores
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
