@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradscore.errors import TableError
-from gradscore.quality.model import Feature, Numbers, QualityModel, standardised
+from gradscore.quality.model import Feature, Numbers, QualityModel, half_lines
 
 SOUND = None
 FOLDS = 5
@@ -23,6 +23,9 @@ INVERSE_PENALTY = 1.0
 FEWEST_FAULTY = 10
 MOST_MISSING = 0.05
 """Share of rows that may lack a column before it is no feature."""
+NULL_BY_NATURE = ("stop_loss",)
+"""Columns that say nothing of some rows: an answer that `--max-length` cut has no stop token to judge by."""
+MOST_MISSING_BY_NATURE = 0.5
 QUARTILE_RANGE_OF_NORMAL = 1.349
 DIGITS = 6
 """Significant digits of stored numbers; more would only make the file long."""
@@ -56,14 +59,16 @@ def choose_features(columns: Mapping[str, Any], names: Sequence[str]) -> tuple[F
     for name in names:
         values = np.asarray(columns[name], dtype=np.float64) if name in columns else np.empty(0)
         present = values[np.isfinite(values)]
-        if len(present) == 0 or len(present) < (1 - MOST_MISSING) * len(values):
+        most_missing = MOST_MISSING_BY_NATURE if name in NULL_BY_NATURE else MOST_MISSING
+        if len(present) == 0 or len(present) < (1 - most_missing) * len(values):
             continue
         transform = "log" if present.min() > 0 else "identity"
         present = np.log(present) if transform == "log" else present
         low, center, high = np.quantile(present, [0.25, 0.5, 0.75])
         scale = (high - low) / QUARTILE_RANGE_OF_NORMAL or float(present.std())
         if scale > 0:
-            features.append(Feature(name, transform, _rounded(center), _rounded(scale)))  # type: ignore[arg-type]
+            is_optional = name in NULL_BY_NATURE
+            features.append(Feature(name, transform, _rounded(center), _rounded(scale), is_optional))  # type: ignore[arg-type]
     return tuple(features)
 
 
@@ -89,7 +94,7 @@ def fit_quality(
     Raises:
         TableError: too few rows are faulty, or none is sound.
     """
-    z = standardised(features, rows.columns)
+    z = half_lines(features, rows.columns)
     usable = _usable(rows, z)
     _require_enough(rows, usable)
     z, is_sound = z[usable], _is_sound(rows)[usable]
@@ -116,7 +121,7 @@ def score_unseen(
     the fits without its family; a sound row the mean over the fits without that row; rows that are not used (see
     `LabelledRows`) the mean over all fits. NaN where a column is missing.
     """
-    z = standardised(features, rows.columns)
+    z = half_lines(features, rows.columns)
     usable = _usable(rows, z)
     is_sound = _is_sound(rows)
     fold = np.full(len(z), -1)

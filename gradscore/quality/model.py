@@ -3,12 +3,13 @@
 A logistic model on standardised columns, made to be read and redone by hand:
 
     z_j     = clip((t_j(x_j) - center_j) / scale_j, -4, 4)      t: natural log or identity, as stored
-    s       = intercept + sum_j weight_j z_j
+    s       = intercept + sum_j below_j min(z_j, 0) + above_j max(z_j, 0)
     quality = 1 / (1 + exp(-(offset + slope s)))                slope and offset: calibration on faults left out
 
 `quality_low` and `quality_high` come from the same formula with the weights of bootstrap fits (2.5 % and 97.5 %
 quantiles). They are the uncertainty of the fit, not of the row's own scores. A row that lacks one of the columns
-has no quality: null, never a guess.
+has no quality: null, never a guess. Only columns that say nothing of some rows by nature, such as the loss of a stop
+token that was cut off, stand at z = 0 there.
 """
 
 import json
@@ -45,12 +46,15 @@ class Feature:
     """Median of the transformed values of the rows that the model was fitted on."""
     scale: float
     """Their interquartile range / 1.349, the standard deviation if they were normal."""
+    is_optional: bool = False
+    """Whether a row without a value counts as the median; elsewhere such a row has no quality."""
 
     def standardise(self, values: Numbers) -> Numbers:
         """Return the column on the common scale; NaN where it has no value."""
         if self.transform == "log":
             values = np.log(np.maximum(values, SMALLEST))
-        return np.clip((values - self.center) / self.scale, -CLIP, CLIP)
+        z = np.clip((values - self.center) / self.scale, -CLIP, CLIP)
+        return np.where(np.isnan(z), 0.0, z) if self.is_optional else z
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class QualityModel:
     features: tuple[Feature, ...]
     intercept: float
     weights: tuple[float, ...]
-    """One per feature: how much a standardised value speaks for a sound row, in logits."""
+    """Two per feature, below and above its median: how much a standardised value speaks for a sound row, in logits."""
     slope: float
     offset: float
     """Calibration: logits of unseen kinds of fault are scaled by `slope` and moved by `offset`."""
@@ -94,7 +98,7 @@ def apply(model: QualityModel, columns: Mapping[str, Any]) -> Quality:
     missing = [name for name in model.names if name not in columns]
     if missing:
         raise TableError(missing_columns_message(missing, list(columns)))
-    z = standardised(model.features, columns)
+    z = half_lines(model.features, columns)
     fits = np.array([(model.intercept, *model.weights), *model.bootstrap], dtype=np.float64)
     parts = [
         _probabilities(model, z[at : at + ROWS_PER_BLOCK], fits) for at in range(0, len(z), ROWS_PER_BLOCK)
@@ -103,9 +107,13 @@ def apply(model: QualityModel, columns: Mapping[str, Any]) -> Quality:
     return Quality(quality, low, high)
 
 
-def standardised(features: Sequence[Feature], columns: Mapping[str, Any]) -> Numbers:
-    """Return the features of every row on their common scale, [rows, features]."""
-    return np.stack([f.standardise(np.asarray(columns[f.name], dtype=np.float64)) for f in features], axis=1)
+def half_lines(features: Sequence[Feature], columns: Mapping[str, Any]) -> Numbers:
+    """Return each feature of every row on the common scale, below its median and above it, [rows, 2 features].
+
+    A fault shows at one end of one column; with a single line the other end of the others would outvote it.
+    """
+    z = [f.standardise(np.asarray(columns[f.name], dtype=np.float64)) for f in features]
+    return np.stack([half for one in z for half in (np.minimum(one, 0.0), np.maximum(one, 0.0))], axis=1)
 
 
 def missing_columns_message(missing: Sequence[str], found: Sequence[str]) -> str:

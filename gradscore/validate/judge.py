@@ -21,13 +21,9 @@ FORWARD = (
     ("base_loss", "loss_first", "loss"),
     ("ifd",),
     ("stop_loss",),
-    ("loss_drop_out", "loss_drop"),
-    ("n_target_tokens",),
+    ("el2n",),
 )
-"""Features that forward passes give; of each group the first column that the table has.
-
-Entropy and EL2N say nearly what the loss says; beside it their weights come out with the opposite sign of their meaning.
-"""
+"""Features that forward passes give; of each group the first column that the table has. Why these: docs/log.md."""
 GRADIENT = (
     ("grad_norm_first", "grad_norm"),
     ("gsnr_unbiased", "gsnr"),

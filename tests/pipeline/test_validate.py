@@ -128,10 +128,10 @@ def test_quality_may_use_alignment_which_is_known_only_when_all_rows_are(
     fitted = QualityModel(
         features=(Feature("alignment", "identity", 0.0, 0.5),),
         intercept=0.0,
-        weights=(1.0,),
+        weights=(1.0, 1.0),
         slope=1.0,
         offset=0.0,
-        bootstrap=((0.1, 0.9), (-0.1, 1.1)),
+        bootstrap=((0.1, 0.9, 0.9), (-0.1, 1.1, 1.1)),
     )
     write_quality(fitted, tmp_path / "quality.json")
     path = tmp_path / "quality.json"

@@ -21,10 +21,10 @@ from gradscore.quality.model import Feature, QualityModel, apply
 MODEL = QualityModel(
     features=(Feature("base_loss", "log", 0.0, 1.0), Feature("n_target_tokens", "log", 2.0, 1.0)),
     intercept=1.0,
-    weights=(-1.0, 0.5),
+    weights=(-1.0, -1.0, 0.5, 0.5),
     slope=1.0,
     offset=0.0,
-    bootstrap=((0.9, -1.1, 0.4), (1.1, -0.9, 0.6)),
+    bootstrap=((0.9, -1.1, -1.1, 0.4, 0.4), (1.1, -0.9, -0.9, 0.6, 0.6)),
     fitted_on={"language_model": {"name": "tiny", "fingerprint": "abc"}, "settings": to_mapping(RunConfig())},
     evidence={"best_column": None},
 )
@@ -54,7 +54,7 @@ def test_needed_measures_are_turned_on_beside_those_asked_for() -> None:
 
 
 def test_a_column_that_nobody_can_make_is_refused() -> None:
-    model = replace(MODEL, features=(Feature("aura", "log", 0.0, 1.0),), weights=(1.0,), bootstrap=())
+    model = replace(MODEL, features=(Feature("aura", "log", 0.0, 1.0),), weights=(1.0, 1.0), bootstrap=())
     with pytest.raises(
         TableError, match=r"columns that this release cannot make: aura\. Run `gradscore validate`"
     ):

@@ -13,7 +13,7 @@ from gradscore.quality.fit import (
     fit_quality,
     score_unseen,
 )
-from gradscore.quality.model import Numbers, apply, standardised
+from gradscore.quality.model import Numbers, apply, half_lines
 
 FAMILIES = ("foreign", "broken", "boilerplate")
 ROW = "row"
@@ -41,7 +41,7 @@ def test_the_stored_model_is_scikit_learns() -> None:
     unseen = score_unseen(rows, features, seed=0)
     model = fit_quality(rows, features, unseen, seed=0, n_bootstrap=3)
     used = rows.is_used
-    z, is_sound = standardised(features, rows.columns), np.array([f is None for f in rows.families])
+    z, is_sound = half_lines(features, rows.columns), np.array([f is None for f in rows.families])
     logistic = LogisticRegression(C=1.0, max_iter=1000, tol=1e-10).fit(z[used], is_sound[used])
     calibration = LogisticRegression(C=1.0, max_iter=1000, tol=1e-10).fit(unseen[used, None], is_sound[used])
     expected = calibration.predict_proba(logistic.decision_function(z)[:, None])[:, 1]
@@ -71,10 +71,10 @@ class LeakDetector:
         self._center, self._scale = center, scale
 
     def __call__(self, z: Numbers, is_sound: np.ndarray, weight: Numbers) -> Numbers:
-        rows = np.rint(z[:, 0] * self._scale + self._center).astype(int)
+        rows = np.rint(z.sum(1) * self._scale + self._center).astype(int)
         self.seen.append(set(rows.tolist()))
         # The intercept tells fits apart: the score of a row is then the mean of the numbers of its fits.
-        return np.array([float(len(self.seen) - 1), 0.0])
+        return np.array([float(len(self.seen) - 1), 0.0, 0.0])
 
 
 def test_no_fit_sees_the_kind_or_the_sound_row_that_it_scores() -> None:

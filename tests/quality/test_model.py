@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,10 @@ from gradscore.quality.model import Feature, QualityModel, apply, read_quality, 
 MODEL = QualityModel(
     features=(Feature("loss", "log", 0.5, 0.8), Feature("alignment", "identity", 0.1, 0.2)),
     intercept=1.5,
-    weights=(-2.0, 0.7),
+    weights=(-0.5, -2.0, 0.7, 0.2),
     slope=0.9,
     offset=0.1,
-    bootstrap=((1.4, -1.8, 0.6), (1.7, -2.4, 0.9), (1.5, -2.1, 0.5)),
+    bootstrap=((1.4, -0.4, -1.8, 0.6, 0.1), (1.7, -0.6, -2.4, 0.9, 0.3), (1.5, -0.5, -2.1, 0.5, 0.2)),
     fitted_on={"dataset": "数据.jsonl"},
     evidence={"all": 0.9},
 )
@@ -29,14 +30,14 @@ def slow_quality(loss: float, alignment: float, fit: tuple[float, ...]) -> float
     """Slow and obviously right: the formula of the module's first lines for one row and one fit."""
     z1 = max(-4.0, min(4.0, (math.log(max(loss, 1e-6)) - 0.5) / 0.8))
     z2 = max(-4.0, min(4.0, (alignment - 0.1) / 0.2))
-    s = fit[0] + fit[1] * z1 + fit[2] * z2
+    s = fit[0] + (fit[1] if z1 < 0 else fit[2]) * z1 + (fit[3] if z2 < 0 else fit[4]) * z2
     return 1 / (1 + math.exp(-(0.1 + 0.9 * s)))
 
 
 @given(st.floats(0, 1e6), st.floats(-1, 1))
 def test_quality_is_the_formula(loss: float, alignment: float) -> None:
     found = apply(MODEL, {"loss": [loss], "alignment": [alignment]})
-    own = slow_quality(loss, alignment, (1.5, -2.0, 0.7))
+    own = slow_quality(loss, alignment, (1.5, -0.5, -2.0, 0.7, 0.2))
     fits = [own, *(slow_quality(loss, alignment, fit) for fit in MODEL.bootstrap)]
     assert found.quality[0] == pytest.approx(own, rel=1e-9)
     assert found.low[0] == pytest.approx(min(own, float(np.quantile(fits, 0.025))), rel=1e-9)
@@ -49,6 +50,14 @@ def test_a_row_without_a_value_has_no_quality_and_its_neighbours_have() -> None:
     found = apply(MODEL, frame)
     for values in found:
         assert np.isfinite(values).tolist() == [True, False, False]
+
+
+def test_a_column_that_is_null_by_nature_stands_at_its_median() -> None:
+    optional = replace(MODEL, features=(MODEL.features[0], replace(MODEL.features[1], is_optional=True)))
+    columns = {"loss": [1.0, 1.0, np.nan], "alignment": [0.1, np.nan, 0.1]}  # 0.1 is the median
+    quality = apply(optional, columns).quality
+    assert quality[0] == quality[1]
+    assert np.isnan(quality[2])
 
 
 def test_a_table_without_rows_has_no_qualities() -> None:
@@ -76,7 +85,13 @@ def test_what_is_written_is_read_and_can_be_read_by_people(tmp_path: Path) -> No
     write_quality(MODEL, path)
     assert read_quality(path) == MODEL
     content = json.loads(path.read_text(encoding="utf-8"))
-    assert content["features"][0] == {"name": "loss", "transform": "log", "center": 0.5, "scale": 0.8}
+    assert content["features"][0] == {
+        "name": "loss",
+        "transform": "log",
+        "center": 0.5,
+        "scale": 0.8,
+        "is_optional": False,
+    }
     assert "数据.jsonl" in path.read_text(encoding="utf-8")
 
 
