@@ -39,11 +39,19 @@ class OrderNoise(NamedTuple):
         """What to tell someone who ranks by gsnr, or None where the order stands out of its errors."""
         if self.error < self.spread:
             return None
-        advice = "" if self.n_members > 1 else ", with --members 2, which tell error from change"
-        return (
+        found = (
             f"Warning: the error of a row's gsnr ({self.error:.3g}) is as large as the differences between rows "
-            f"(standard deviation {self.spread:.3g}), so the order by gsnr is mostly noise. Score with more or more "
-            f"distant views (--views, --update-interval){advice}, or compare with another column (--by loss --ascending)."
+            f"(standard deviation {self.spread:.3g}), so the order by gsnr "
+        )
+        if self.n_members > 1:
+            return (
+                f"{found}is mostly noise. Score with more or more distant views (--views, --update-interval), or compare "
+                "with another column (--by loss --ascending)."
+            )
+        return (
+            f"{found}may be noise. The error is taken over the views of one warm-up, whose change it takes for noise too: "
+            "score with --members 2, which tells how much of the order repeats, or compare with another column "
+            "(--by loss --ascending)."
         )
 
 

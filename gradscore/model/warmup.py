@@ -76,7 +76,8 @@ def plan_warmup(n_rows: int, config: ModelConfig) -> WarmupPlan:
     at most 500 steps, where the loss of instruction tuning has long settled and which keeps the warm-up of a
     million rows as short as that of 4,000; at least 40, because after few steps B is still so near zero that A has
     hardly any gradient. Snapshots lie evenly over the training: neighbouring ones hardly differ, and the order by
-    GSNR is then mostly noise (docs/log.md). GradFiltering's 500 steps and one every 50 are to be asked for.
+    GSNR repeats a little less and says less about faults (docs/log.md). GradFiltering's 500 steps and one every 50
+    are to be asked for.
     """
     batch_size = min(config.warmup_batch_size, n_rows)
     one_pass = math.ceil(n_rows / batch_size) if n_rows else 0

@@ -144,11 +144,11 @@ TEXTS: dict[str, str] = {
     "measure.unscored_share": "share of rows without a score",
     "measure.rank_correlation": "rank correlation",
     "measure.category_share": "share between categories",
-    "reading.noisy_order.symptom": "The order by gsnr is mostly noise",
+    "reading.noisy_order.symptom": "The order by gsnr may be noise",
     "reading.noisy_order.cause": "The error of a row's gsnr is as large as the differences between rows: too few views, or "
     "views that hardly differ.",
     "reading.noisy_order.check": "Score again with another --seed and run gradscore compare: do the same rows come out on top?",
-    "reading.noisy_order.remedy": "More or more distant views (--views, --update-interval), or rank by another column.",
+    "reading.noisy_order.remedy": "Score with --members 2, which tells how much of the order repeats; more or more distant views (--views, --update-interval), or rank by another column.",
     "reading.homogeneous.symptom": "Homogeneous: many rows pull the model the same way",
     "reading.homogeneous.cause": "Near-duplicates, one template, or one narrow task.",
     "reading.homogeneous.check": "Read the rows below: do they say the same in other words? Look at the pair cosines.",
