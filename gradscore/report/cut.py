@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradscore.config import FilterConfig
+from gradscore.filter.noise import order_noise
 from gradscore.filter.reasons import Code, Decisions
 from gradscore.table.read import ScoreTable
 
@@ -39,12 +40,25 @@ def find_cut(table: ScoreTable, decisions: Decisions, config: FilterConfig) -> C
     worst_kept = decisions.score[within][np.argmax(decisions.rank[within])]
     best_dropped = decisions.score[past][np.argmin(decisions.rank[past])]
     value = float((worst_kept + best_dropped) / 2)
-    error_column = f"{config.by}_se"
+    error_column, errors = _errors(table, config.by)
     is_scaled = config.normalize == "none" or config.normalize.startswith("quantile")
-    if error_column not in table.numeric_columns or not is_scaled:
+    if error_column is None or not is_scaled:
         return Cut(value, None, nothing)
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = np.where(decisions.value == 0, 1.0, np.abs(decisions.score / decisions.value))
         # A missing error or score compares as False.
-        near = np.abs(decisions.score - value) <= table.numbers(error_column) * scale
+        near = np.abs(decisions.score - value) <= errors * scale
     return Cut(value, error_column, near & (past | within))
+
+
+def _errors(table: ScoreTable, by: str) -> tuple[str | None, NDArray[np.float64]]:
+    """Return the column that tells the error of the ranking column, and the error of each row.
+
+    Members repeat the measurement of gsnr, so their spread, pooled over rows, counts before the jackknife of one.
+    """
+    noise = order_noise(table) if by == "gsnr" else None
+    if noise is not None and noise.n_members > 1:
+        has_error = np.isfinite(table.numbers("gsnr_spread"))
+        return "gsnr_spread", np.where(has_error, noise.error, np.nan)
+    name = f"{by}_se"
+    return (name, table.numbers(name)) if name in table.numeric_columns else (None, np.empty(0))

@@ -54,3 +54,17 @@ def test_where_no_error_fits_nothing_is_undecided(path: Path, options: dict[str,
 def test_without_a_top_k_cut_there_is_no_place(path: Path) -> None:
     assert cut_of(path, minimum="gsnr=3").value is None
     assert cut_of(path, top_k="1.0").value is None
+
+
+def test_members_tell_the_error_before_the_jackknife(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(20.0, 2.0, 200)
+    rows = [scored(i, gsnr=float(v), gsnr_se=50.0, gsnr_spread=0.1) for i, v in enumerate(values)]
+    views = [{"member": member} for member in (0, 1)]
+    table = read_table(write_table(tmp_path / "scores.parquet", rows, views=views))
+    config = FilterConfig(top_k="0.5")
+    cut = find_cut(table, decide(table, config), config)
+    assert cut.error_column == "gsnr_spread"
+    error = 0.1 / np.sqrt(0.455) / np.sqrt(2)
+    assert cut.value is not None
+    assert cut.undecided.sum() == (np.abs(table.numbers("gsnr") - cut.value) <= error).sum() < 40
