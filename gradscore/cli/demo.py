@@ -44,8 +44,8 @@ class DemoSize:
 
 
 # SmolLM2 takes about 0.5 s of one core per row and view, and 3 s per warm-up step of four rows.
-FULL = DemoSize(105, views=3, warmup_steps=8, update_interval=2, warmup_batch_size=4, learning_rate=1e-3)
-FAST = DemoSize(210, views=4, warmup_steps=20, update_interval=5, warmup_batch_size=8, learning_rate=2e-3)
+FULL = DemoSize(105, views=3, warmup_steps=4, update_interval=4, warmup_batch_size=4, learning_rate=1e-3)
+FAST = DemoSize(210, views=4, warmup_steps=9, update_interval=9, warmup_batch_size=8, learning_rate=2e-3)
 
 
 def run(
