@@ -4,7 +4,7 @@
     python scripts/bench_training.py MODEL data.json --work DIR --columns quality,gsnr,base_loss
 
 1. A sample of the dataset is split into a pool and held-out rows; faults are planted into 20 % of the pool alone.
-2. The pool is scored (`gradscore score`, all measures); a `quality` model is used if `--quality` names one that was
+2. The pool is scored (`gradscore score`); a `quality` model is used if `--quality` names one that was
    fitted on other rows.
 3. A LoRA on the upper layers is trained on every selection with the warm-up's own trainer, once per seed (order of
    the rows), and the mean loss of the clean held-out rows is taken after as many passes over the selection as over
@@ -49,6 +49,7 @@ BATCH_SIZE = 8
 LEARNING_RATE = 5e-4
 PASSES = 1
 MAX_LENGTH = 384
+MEASURES = "default,ifd,el2n,stop_loss,alignment"
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,10 @@ def score_pool(options: argparse.Namespace, pool: Path) -> pd.DataFrame:
         score_dataset(
             RunConfig(
                 data=DataConfig(dataset=str(pool), max_length=MAX_LENGTH),
-                model=ModelConfig(model=options.model, lora_layers=LAYERS),
-                scores=ScoreConfig(measures="all", quality=options.quality),
+                model=ModelConfig(
+                    model=options.model, lora_layers=LAYERS, cache_trunk=True, views=3, include_base=True
+                ),
+                scores=ScoreConfig(measures=MEASURES, quality=options.quality),
                 table=TableConfig(output=str(output)),
             )
         )
