@@ -99,6 +99,10 @@ def parse_normalize(text: str) -> Callable[[Numbers, Labels], Normalized]:
     raise ConfigError(f"--normalize cannot be {text!r}. It takes none, rank, zscore or quantile:Q.")
 
 
+NO_SCALE = 1e-200
+"""A quantile up to here counts as 0: what is divided by it would overflow."""
+
+
 def rank_within(values: Numbers, categories: Labels) -> Numbers:
     """Return each value's rank within its category over the category's size, in (0, 1]; the highest is 1.
 
@@ -122,7 +126,7 @@ def zscore_within(values: Numbers, categories: Labels) -> Numbers:
 def quantile_within(values: Numbers, categories: Labels, q: float) -> Normalized:
     """Return each value over the q-quantile (linear interpolation) of its category.
 
-    A category with one value would always read 1, and one whose quantile is not positive has no scale, so
+    A category with one value would always read 1, and one whose quantile is 0 or negative has no scale, so
     both are divided by the q-quantile of all rows instead, and named in the result.
 
     Raises:
@@ -131,11 +135,11 @@ def quantile_within(values: Numbers, categories: Labels, q: float) -> Normalized
     groups = _groups(values, categories)
     divisor = groups.transform("quantile", q).to_numpy(dtype=np.float64)
     count = groups.transform("count").to_numpy()
-    needs_rescue = ~np.isnan(values) & ((count < 2) | ~(divisor > 0))
+    needs_rescue = ~np.isnan(values) & ((count < 2) | ~(divisor > NO_SCALE))
     if not needs_rescue.any():
         return Normalized(values / divisor)
     overall = float(np.nanquantile(values, q))
-    if not overall > 0:
+    if not overall > NO_SCALE:
         raise ConfigError(
             f"--normalize quantile:{q:g} divides by a quantile, and that of all rows is {overall:g}. "
             "Use --normalize rank or zscore, or rank --by another column."

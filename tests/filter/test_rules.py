@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gradscore.errors import ConfigError
 from gradscore.filter.rules import (
+    NO_SCALE,
     order_best_first,
     parse_normalize,
     parse_top_k,
@@ -78,14 +79,15 @@ def test_equal_values_have_zscore_zero_in_spite_of_rounding() -> None:
     assert zscore_within(*arrays([(0.1, "a")] * 3 + [(5.0, "b")])).tolist() == [0.0, 0.0, 0.0, 0.0]
 
 
+@example([(0.0, "a"), (0.1, "b"), (2.2e-311, "a")], 0.25)  # a quantile that nothing can be divided by
 @given(columns, st.sampled_from([0.25, 0.75, 1.0]))
 def test_quantile_divides_by_the_category_or_by_all_rows(column: Column, q: float) -> None:
     scores, labels = arrays(column)
     known = scores[~np.isnan(scores)]
     own = {label: members(column, label) for label in ("a", "b", None)}
-    has_scale = {label: len(v) > 1 and np.quantile(v, q) > 0 for label, v in own.items()}
-    if any(own[label] and not has_scale[label] for label in own) and not np.quantile(known, q) > 0:
-        with pytest.raises(ConfigError, match="divides by a quantile, and that of all rows is 0"):
+    has_scale = {label: len(v) > 1 and np.quantile(v, q) > NO_SCALE for label, v in own.items()}
+    if any(own[label] and not has_scale[label] for label in own) and not np.quantile(known, q) > NO_SCALE:
+        with pytest.raises(ConfigError, match="divides by a quantile, and that of all rows is "):
             quantile_within(scores, labels, q)
         return
     result = quantile_within(scores, labels, q)
