@@ -12,7 +12,9 @@ has no quality: null, never a guess. Only columns that say nothing of some rows 
 token that was cut off, stand at z = 0 there.
 """
 
+import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -157,9 +159,12 @@ def read_quality(path: str | Path) -> QualityModel:
         raise TableError(
             f"{path} is no quality model. Give the quality.json that `gradscore validate` wrote."
         )
-    if content["format_version"] > FORMAT_VERSION:
+    version = content.get("format_version")
+    if not isinstance(version, int):
+        raise TableError(_damaged(path, f"format_version is {version!r}"))
+    if version > FORMAT_VERSION:
         raise TableError(
-            f"{path} has format {content['format_version']}; this release reads up to {FORMAT_VERSION}. "
+            f"{path} has format {version}; this release reads up to {FORMAT_VERSION}. "
             "Install a newer gradscore."
         )
     return _from_mapping(content, path)
@@ -167,20 +172,49 @@ def read_quality(path: str | Path) -> QualityModel:
 
 def _from_mapping(content: Mapping[str, Any], path: str | Path) -> QualityModel:
     try:
-        return QualityModel(
-            features=tuple(Feature(**feature) for feature in content["features"]),
+        model = QualityModel(
+            features=tuple(_feature(feature) for feature in content["features"]),
             intercept=float(content["intercept"]),
             weights=tuple(float(weight) for weight in content["weights"]),
             slope=float(content["slope"]),
             offset=float(content["offset"]),
             bootstrap=tuple(tuple(float(weight) for weight in fit) for fit in content["bootstrap"]),
-            fitted_on=content["fitted_on"],
-            evidence=content["evidence"],
+            fitted_on=dict(content["fitted_on"]),
+            evidence=dict(content["evidence"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise TableError(
-            f"The quality model {path} is damaged ({error!r}). Run `gradscore validate` again."
-        ) from error
+        raise TableError(_damaged(path, repr(error))) from error
+    mistake = _mistake(model)
+    if mistake is not None:
+        raise TableError(_damaged(path, mistake))
+    return model
+
+
+def _feature(content: Mapping[str, Any]) -> Feature:
+    numbers = {name: float(content[name]) for name in ("center", "scale")}
+    return Feature(**{**content, **numbers})
+
+
+def _mistake(model: QualityModel) -> str | None:
+    """Return what makes the numbers of a model unusable, though each can be read; None where they are in order."""
+    if not model.features:
+        return "it has no features"
+    n_weights = 2 * len(model.features)
+    if len(model.weights) != n_weights or any(len(fit) != n_weights + 1 for fit in model.bootstrap):
+        return f"{len(model.features)} features take {n_weights} weights, in every bootstrap fit too"
+    for feature in model.features:
+        if feature.transform not in ("log", "identity"):
+            return f"{feature.name} has the transform {feature.transform!r}"
+        if not (math.isfinite(feature.center) and 0 < feature.scale < math.inf):
+            return f"{feature.name} has center {feature.center} and scale {feature.scale}"
+    own = (model.intercept, *model.weights, model.slope, model.offset)
+    if not all(map(math.isfinite, itertools.chain(own, *model.bootstrap))):
+        return "one of its numbers is not finite"
+    return None
+
+
+def _damaged(path: str | Path, what: str) -> str:
+    return f"The quality model {path} is damaged ({what}). Run `gradscore validate` again."
 
 
 def _probabilities(model: QualityModel, z: Numbers, fits: Numbers) -> Numbers:

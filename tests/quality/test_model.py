@@ -103,11 +103,50 @@ def test_what_is_written_is_read_and_can_be_read_by_people(tmp_path: Path) -> No
         ('{"format": "other"}', "is no quality model"),
         ('{"format": "gradscore quality", "format_version": 9}', "has format 9; this release reads up to 1"),
         ('{"format": "gradscore quality", "format_version": 1}', r"is damaged \(KeyError\('features'\)\)"),
+        ('{"format": "gradscore quality"}', r"is damaged \(format_version is None\)"),
     ],
 )
 def test_another_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "quality.json"
     path.write_text(text)
+    with pytest.raises(TableError, match=message):
+        read_quality(path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ({"features": []}, "it has no features"),
+        ({"weights": [0.5]}, "2 features take 4 weights"),
+        ({"bootstrap": [[0.1]]}, "2 features take 4 weights, in every bootstrap fit too"),
+        ({"slope": math.nan}, "one of its numbers is not finite"),
+        ({"fitted_on": None}, "TypeError"),
+    ],
+)
+def test_damage_is_found_when_the_file_is_read_and_not_after_hours_of_scoring(
+    tmp_path: Path, damage: dict[str, object], message: str
+) -> None:
+    path = tmp_path / "quality.json"
+    write_quality(MODEL, path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | damage))
+    with pytest.raises(TableError, match=rf"is damaged \(.*{message}.*Run `gradscore validate` again"):
+        read_quality(path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ({"transform": "sqrt"}, "loss has the transform 'sqrt'"),
+        ({"scale": 0}, r"loss has center 0\.5 and scale 0\.0"),
+        ({"scale": "wide"}, "could not convert"),
+    ],
+)
+def test_a_damaged_feature_is_found(tmp_path: Path, damage: dict[str, object], message: str) -> None:
+    path = tmp_path / "quality.json"
+    write_quality(MODEL, path)
+    content = json.loads(path.read_text())
+    content["features"][0] |= damage
+    path.write_text(json.dumps(content))
     with pytest.raises(TableError, match=message):
         read_quality(path)
 
