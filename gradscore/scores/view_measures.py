@@ -62,16 +62,20 @@ def effective_rank(matrices: Sequence[Float[Tensor, "n _ _"]]) -> Float[Tensor, 
     """Return exp(-sum_k p_k ln p_k), p_k = sigma_k / sum sigma, of each row's matrices: their mean over matrices.
 
     sigma are singular values (Roy & Vetterli 2007), from the Gram matrix over the shorter side, which is the
-    adapter's rank. A matrix that is zero has no rank and is left out of a row's mean; NaN where all are.
+    adapter's rank. A matrix that is zero has no rank and is left out of a row's mean; NaN where all are, and where one is
+    not finite.
     """
     ranks, is_there = [], []
     for matrix in matrices:
         wide = matrix.double()
         gram = wide @ wide.mT if wide.shape[1] <= wide.shape[2] else wide.mT @ wide
-        sigma = torch.linalg.eigvalsh(gram).clamp(min=0.0).sqrt()
+        is_finite = gram.isfinite().all(2).all(1)
+        # eigvalsh refuses a whole batch for one NaN in it, and rows with such gradients are marked, not fatal.
+        sigma = torch.linalg.eigvalsh(gram.where(is_finite[:, None, None], 1.0)).clamp(min=0.0).sqrt()
+        sigma = sigma.where(is_finite[:, None], torch.nan)
         total = sigma.sum(1, keepdim=True)
         share = sigma / total
         ranks.append(torch.exp(-torch.special.xlogy(share, share).sum(1)))
-        is_there.append(total[:, 0] > 0)
+        is_there.append(total[:, 0] != 0)
     counted = torch.stack(is_there)
     return torch.where(counted, torch.stack(ranks), 0.0).sum(0) / counted.sum(0)

@@ -74,3 +74,13 @@ def test_matrices_that_are_zero_have_no_rank() -> None:
     zero, one = torch.zeros(1, 2, 3), torch.ones(1, 2, 3)
     assert effective_rank([zero, one]).item() == pytest.approx(1.0, abs=1e-5)
     assert effective_rank([zero, zero]).isnan().all()
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_a_row_that_is_not_finite_has_no_rank_and_its_neighbours_have(bad: float) -> None:
+    """A NaN made eigvalsh raise, and one bad row ended the whole run."""
+    matrices = torch.eye(2).repeat(3, 1, 1)
+    matrices[1, 0, 0] = bad
+    found = effective_rank([matrices])
+    assert found.isnan().tolist() == [False, True, False]
+    assert found[[0, 2]].tolist() == pytest.approx([2.0, 2.0])
