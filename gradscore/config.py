@@ -119,7 +119,8 @@ class DataConfig:
 
 def _lora_layers_mistakes(words: str | None) -> list[str]:
     """Return what is wrong with `--lora-layers`: it takes last:N, last:P% or a regular expression."""
-    if words is None or re.fullmatch(LAST_LAYERS, words):
+    last = None if words is None else re.fullmatch(LAST_LAYERS, words)
+    if words is None or (last is not None and float(last["percent"] or 100) <= 100):
         return []
     if words.startswith("last:"):
         return [f"--lora-layers takes last:8 or last:25%, not {words!r}."]

@@ -179,7 +179,7 @@ def _open_by_name(path: Path, config: DataConfig) -> RowSource:
             else []
         )
         found = f"similar names there: {', '.join(near)}" if near else "nothing there has a similar name"
-        raise DatasetError(f"There is no file {path}; {found}. Check the path given as --dataset.")
+        raise DatasetError(f"There is no file {path}; {found}. Check the path.")
     return _load_by_name(name, config)
 
 

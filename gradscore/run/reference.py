@@ -42,8 +42,11 @@ def read_reference(config: RunConfig, encoder: Encoder, reporter: Reporter) -> R
     if config.scores.reference is None:
         return None
     data = _its_data(config)
-    source = open_source(data)
-    schema = recognise(source.record.columns, data)
+    try:
+        source = open_source(data)
+        schema = recognise(source.record.columns, data)
+    except DatasetError as error:
+        raise DatasetError(f"--reference {config.scores.reference} cannot be used. {error}") from error
     own = Encoder(encoder.tokenizer, data, encoder.max_length, schema)
     content = hashlib.blake2b(digest_size=16)
     rows: list[EncodedRow] = []

@@ -40,7 +40,7 @@ def test_no_layer_left_lists_what_there_is() -> None:
         layers("layers.77")
 
 
-@pytest.mark.parametrize("words", ["last:0", "last:x", "last:", "last:1.5", "("])
+@pytest.mark.parametrize("words", ["last:0", "last:x", "last:", "last:1.5", "last:150%", "("])
 def test_wrong_words_are_refused_at_birth(words: str) -> None:
     with pytest.raises(ConfigError, match="--lora-layers"):
         ModelConfig(lora_layers=words)

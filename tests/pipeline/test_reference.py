@@ -147,6 +147,20 @@ def test_mistakes_are_named(options: dict[str, object], tmp_path: Path) -> None:
         score(output=tmp_path / "a.parquet", **without, measures="alignment_category")
 
 
+@pytest.mark.parametrize(
+    ("text", "found"), [("", "has no rows"), ('{"foo": 1}\n', "foo"), (None, "There is no file")]
+)
+def test_a_reference_that_cannot_be_used_is_not_taken_for_the_dataset(
+    options: dict[str, object], tmp_path: Path, text: str | None, found: str
+) -> None:
+    """The message spoke of --dataset, which was in order."""
+    reference = tmp_path / "trusted.jsonl"
+    if text is not None:
+        reference.write_text(text)
+    with pytest.raises(DatasetError, match=rf"^--reference .*trusted\.jsonl cannot be used\. (.|\n)*{found}"):
+        score(output=tmp_path / "s.parquet", **options | {"reference": reference})
+
+
 def test_a_shard_says_that_it_is_compared_with_itself(options: dict[str, object], tmp_path: Path) -> None:
     listener = Listener()
     plain = {name: value for name, value in options.items() if name != "reference"}
