@@ -23,7 +23,8 @@ from gradscore.doctor.outlook import outlook_findings
 from gradscore.doctor.past import past_runs
 from gradscore.doctor.probe import filled_adapter, prepare_in_small
 from gradscore.doctor.rows import RowPass
-from gradscore.errors import CheckFailedError
+from gradscore.errors import CheckFailedError, DatasetError
+from gradscore.model.folds import rows_of_members
 from gradscore.records import EncodedRow, Reporter
 from gradscore.run.opening import Opened
 from gradscore.run.prepare import rows_to_check
@@ -47,8 +48,9 @@ def examine_model(
     with tempfile.TemporaryDirectory(prefix="gradscore-doctor-") as folder:
         reporter.message("Two steps of warm-up, in a folder of their own")
         try:
+            rows_of_members(rows.kept, config.model)  # the run in small has no folds that could be empty
             sweep, run = prepare_in_small(config, rows.kept, opened, Path(folder))
-        except CheckFailedError as error:
+        except (CheckFailedError, DatasetError) as error:
             return [*findings, Finding("gradients", "fail", f"not examined: {error}")], {}
         reporter.message("Gradients of a few rows")
         checked = rows_to_check(sweep, rows.kept)

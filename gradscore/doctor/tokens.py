@@ -22,6 +22,9 @@ NAMED = 3
 
 def token_findings(rows: Sequence[EncodedRow], encoder: Encoder, truncate: str) -> tuple[Finding, Finding]:
     """Return the lines about the first and the last tokens of usable rows; `truncate` is what long rows lost."""
+    if not rows:
+        unseen = "not seen: no row can be scored"
+        return Finding("beginning", "warn", unseen), Finding("stop token", "warn", unseen)
     whole = [row for row in rows if not row.truncated]
     return (
         beginning_check(whole if truncate == "left" else rows, encoder),

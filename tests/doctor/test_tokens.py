@@ -100,6 +100,14 @@ def test_rows_without_their_end_say_nothing() -> None:
     assert (line.verdict, line.finding) == ("warn", "all rows seen are cut off before their end")
 
 
+def test_without_a_row_nothing_is_said_of_cut_ends() -> None:
+    """Rows whose answers are all empty were said to be cut off, with the advice to raise --max-length."""
+    lines = token_findings([], encoder_of(byte_tokenizer()), "right")
+    assert {(line.verdict, line.finding, line.advice) for line in lines} == {
+        ("warn", "not seen: no row can be scored", "")
+    }
+
+
 @pytest.mark.parametrize("has_eos", [True, False])
 def test_special_tokens_can_end_an_answer_but_not_the_beginning(has_eos: bool) -> None:
     stops = stop_ids(byte_tokenizer(has_eos=has_eos))
