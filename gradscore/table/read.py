@@ -22,6 +22,7 @@ from gradscore.records import SourceRecord
 from gradscore.table.run import MANIFEST, identity_differences, run_folder_path
 from gradscore.table.schema import FORMAT_VERSION, METADATA_KEY
 
+IDENTITY_COLUMNS = ("row_index", "row_key", "side", "status")
 _PARQUET_MAGIC = b"PAR1"
 
 
@@ -169,6 +170,12 @@ def _read_metadata(file: Path, schema: pa.Schema) -> dict[str, Any]:
         raise TableError(
             f"{file} is Parquet but not a gradscore table; it has the columns: {', '.join(schema.names)}. "
             "Give the table that `gradscore score` wrote."
+        )
+    missing = [name for name in IDENTITY_COLUMNS if name not in schema.names]
+    if missing:
+        raise TableError(
+            f"{file} lacks {', '.join(missing)}, by which its rows are told apart; it has the columns: {', '.join(schema.names)}. "
+            "Give the table as `gradscore score` wrote it."
         )
     metadata: dict[str, Any] = json.loads(text)
     if metadata["format_version"] > FORMAT_VERSION:

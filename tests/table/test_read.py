@@ -63,6 +63,18 @@ def test_what_is_no_table_says_so(tmp_path: Path) -> None:
         read_table(tmp_path / "folder")
 
 
+@pytest.mark.parametrize("column", ["row_index", "row_key", "side", "status"])
+def test_a_table_that_lost_what_rows_are_told_apart_by_is_refused(tmp_path: Path, column: str) -> None:
+    """`report` and `compare` ended in a KeyError."""
+    path = write_table(tmp_path / "scores.parquet", [scored(0)])
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns([column]), path)
+    with pytest.raises(
+        TableError, match=rf"lacks {column}, by which its rows are told apart; it has the columns: "
+    ):
+        read_table(path)
+
+
 def test_a_truncated_file_says_so(tmp_path: Path) -> None:
     path = write_table(tmp_path / "scores.parquet", [scored(index) for index in range(50)])
     path.write_bytes(path.read_bytes()[:-100])
