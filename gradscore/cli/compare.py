@@ -66,7 +66,7 @@ def _print_tables(found: "TableComparison") -> None:
         rho = column.correlation
         interval = f"{rho.rho:.2f} [{rho.low:.2f}, {rho.high:.2f}]"
         print(f"{column.name:<22}{interval:>24}{column.k:>8}{column.shared:>8.0%}{column.by_chance[0]:>8.0%}")
-    print(f"moved most by {found.by}:")
+    print(f"moved most by {found.by}:" if found.movers else f"no row moved by {found.by}")
     for mover in found.movers[:N_SHOWN]:
         print(
             f"  row {mover.row_index}: {mover.left_value:.4g} (above {mover.left_place:.0%} of rows) in A, "

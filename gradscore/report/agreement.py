@@ -120,7 +120,7 @@ def match_rows(left: ScoreTable, right: ScoreTable) -> Matched:
 
 
 def movers(left: ScoreTable, right: ScoreTable, matched: Matched, name: str, n: int) -> list[Mover]:
-    """Return the `n` rows whose places in a column lie farthest apart, the farthest first."""
+    """Return the `n` rows whose places in a column lie farthest apart, the farthest first; none that did not move."""
     values = _both(left, right, matched, name)
     rows = left.arrow["row_index"].to_numpy()[matched.left]
     valid = np.flatnonzero(np.isfinite(values[0]) & np.isfinite(values[1]))
@@ -135,6 +135,7 @@ def movers(left: ScoreTable, right: ScoreTable, matched: Matched, name: str, n: 
             right_place=float(places[1][i]),
         )
         for i in farthest
+        if places[0][i] != places[1][i]
     ]
 
 

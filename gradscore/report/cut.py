@@ -61,4 +61,7 @@ def _errors(table: ScoreTable, by: str) -> tuple[str | None, NDArray[np.float64]
         has_error = np.isfinite(table.numbers("gsnr_spread"))
         return "gsnr_spread", np.where(has_error, noise.error, np.nan)
     name = f"{by}_se"
-    return (name, table.numbers(name)) if name in table.numeric_columns else (None, np.empty(0))
+    if name not in table.numeric_columns:
+        return None, np.empty(0)
+    errors = table.numbers(name)  # all null where there are too few views for an error
+    return (name, errors) if np.isfinite(errors).any() else (None, errors)

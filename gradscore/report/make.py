@@ -116,12 +116,7 @@ def write_pictures(
 
     from gradscore.report.charts import CONFIG
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"The folder {folder} cannot be made: {error.strerror}. Give --png another place."
-        ) from error
+    _make_folder(folder, "--png")
     written = []
     for name, chart in charts.items():
         datasets = {**chart.get("datasets", {}), "rows": rows}  # type: ignore[dict-item]
@@ -153,3 +148,21 @@ def _check_outputs(options: ReportOptions) -> None:
         raise StorageError(
             f"Results are already there: {', '.join(existing)}. Pass --overwrite to replace them, or give another name."
         )
+    # Now, and not after the minutes that a large table takes.
+    for option, folder in _folders(options).items():
+        _make_folder(folder, option)
+
+
+def _folders(options: ReportOptions) -> dict[str, Path]:
+    files = {"--output": options.output, "--save-profile": options.profile}
+    folders = {option: Path(name).expanduser().parent for option, name in files.items() if name is not None}
+    return folders if options.png is None else {**folders, "--png": Path(options.png).expanduser()}
+
+
+def _make_folder(folder: Path, option: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"The folder {folder} cannot be made: {error.strerror}. Give {option} another place."
+        ) from error

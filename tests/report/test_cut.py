@@ -68,3 +68,11 @@ def test_members_tell_the_error_before_the_jackknife(tmp_path: Path) -> None:
     error = 0.1 / np.sqrt(0.455) / np.sqrt(2)
     assert cut.value is not None
     assert cut.undecided.sum() == (np.abs(table.numbers("gsnr") - cut.value) <= error).sum() < 40
+
+
+def test_a_column_of_empty_errors_is_no_error(tmp_path: Path) -> None:
+    """Two views give no standard error; the report then said that no row was too near to the cut."""
+    rows = [scored(i, gsnr=10.0 - i, gsnr_se=None) for i in range(10)]
+    cut = cut_of(write_table(tmp_path / "scores.parquet", rows), top_k="4")
+    assert cut.error_column is None
+    assert not cut.undecided.any()

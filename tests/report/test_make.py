@@ -159,6 +159,24 @@ def test_outputs_are_checked_before_any_work(tmp_path: Path) -> None:
         report(table, ReportOptions(output=str(tmp_path / "r.html")))
 
 
+def test_folders_of_outputs_are_made_or_refused_before_any_work(tmp_path: Path) -> None:
+    """A page into a folder that was not there failed only after the whole table had been studied."""
+    new = tmp_path / "a" / "b"
+    with pytest.raises(TableError, match="no score table"):
+        report(tmp_path / "none.parquet", ReportOptions(output=str(new / "r.html")))
+    assert new.is_dir()
+    (tmp_path / "file").write_text("mine")
+    for options in (
+        ReportOptions(output=str(tmp_path / "file" / "r.html")),
+        ReportOptions(profile=str(tmp_path / "file" / "p.json")),
+        ReportOptions(png=str(tmp_path / "file" / "png")),
+    ):
+        with pytest.raises(
+            StorageError, match=r"cannot be made: .* Give --(output|save-profile|png) another place"
+        ):
+            report(tmp_path / "none.parquet", options)
+
+
 def test_reading_a_table_needs_no_torch() -> None:
     import subprocess
 
