@@ -90,7 +90,7 @@ def make_report(config: FilterConfig, options: ReportOptions, reporter: Reporter
         found=tuple(
             words(f"reading.{reading.name}.symptom") for reading in found.readings if reading.state == "found"
         ),
-        warnings=found.decisions.warnings,
+        warnings=(*found.decisions.warnings, *filter(None, [found.text_problem])),
     )
 
 

@@ -101,6 +101,10 @@ def test_a_dataset_that_is_gone_or_changed_is_said_on_the_page(tmp_path: Path) -
     page = page_of(table)
     assert "The dataset that was scored is no longer at" in page
     assert "text not available" in page
+    outcome = report(table, ReportOptions(profile=str(tmp_path / "p.json")))
+    assert any(
+        "no longer at" in warning for warning in outcome.warnings
+    )  # on the screen too, not the page alone
 
 
 def test_without_a_sketch_the_page_says_how_to_get_one(tmp_path: Path) -> None:
