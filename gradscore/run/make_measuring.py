@@ -1,5 +1,6 @@
 """The optional measures of a run: what they are taken with, what they cost, and which cannot be had."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from gradscore.gradients.hooks import HooksEngine, has_positions
 from gradscore.gradients.positions import Positions
 from gradscore.measures import OF_FOLDS, describe_cost, parse_measures, passes_of
 from gradscore.model.load import LoadedModel
+from gradscore.quality.model import read_quality
 from gradscore.records import Reporter
 from gradscore.run.make_views import planned_views
 from gradscore.scores.measuring import Measuring, whole_adapter_matrices
@@ -32,13 +34,14 @@ def settle_measures(basis: Basis, reporter: Reporter) -> None:
     """Say what the measures cost, and which of them stay empty.
 
     Raises:
-        UnsupportedError: a measure that was asked for by name cannot be had in this run. One that `all` or `default`
+        UnsupportedError: a measure that was asked for by name, or that `quality` needs, cannot be had in this run. One that `all` or `default`
             stands for is left empty.
         ConfigError: `reference_adam` with projected gradients.
     """
     config = basis.config
     names = parse_measures(config.scores.measures)
     reasons = {name: reason for name in names if (reason := why_not(name, basis)) is not None}
+    _refuse_empty_quality(config.scores.quality, reasons)
     named = {word.strip() for word in config.scores.measures.split(",")}
     for name, reason in reasons.items():
         if name in named:
@@ -58,6 +61,18 @@ def settle_measures(basis: Basis, reporter: Reporter) -> None:
     n_views, n_members = planned_views(config.model)
     had = [name for name in names if name not in reasons]
     reporter.message(describe_cost(had, n_views, n_members))
+
+
+def _refuse_empty_quality(path: str | None, reasons: Mapping[str, str]) -> None:
+    if path is None:
+        return
+    for feature in read_quality(path).features:
+        if feature.name in reasons and not feature.is_optional:
+            raise UnsupportedError(
+                f"--quality {path} needs {feature.name}, which cannot be had in this run, so quality would be empty in every "
+                f"row: {reasons[feature.name]}. Leave --quality out, or run `gradscore validate` on these rows for a model "
+                "of their own."
+            )
 
 
 def why_not(name: str, basis: Basis) -> str | None:

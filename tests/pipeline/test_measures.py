@@ -10,6 +10,7 @@ import pytest
 
 from gradscore.errors import TableError, UnsupportedError
 from gradscore.measures import MEASURES, OF_FOLDS, parse_measures
+from gradscore.quality.model import Feature, QualityModel, write_quality
 from tests.pipeline.counter import Counter
 from tests.pipeline.runs import Listener, alpaca_rows, read, score, write_jsonl
 
@@ -134,3 +135,16 @@ def test_views_that_share_their_lower_layers_have_the_same_measures(
     for name in parse_measures(asked):
         assert tables[0][name].notna().all(), name
         pd.testing.assert_series_equal(tables[0][name], tables[1][name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("measures", ["all", "default"])
+def test_a_quality_that_no_row_could_have_is_refused(model: Path, tmp_path: Path, measures: str) -> None:
+    """With `all` the columns stayed empty in silence; else the message spoke of --measures, which nobody had given."""
+    dataset = write_jsonl(tmp_path / "d.jsonl", [{"text": f"a story of {i}"} for i in range(6)])
+    path = tmp_path / "quality.json"
+    feature = Feature("ifd", "log", 0.0, 1.0)
+    write_quality(QualityModel((feature,), 0.0, (0.0, 0.0), 1.0, 0.0, ((0.0, 0.0, 0.0),)), path)
+    with pytest.raises(
+        UnsupportedError, match=r"--quality .* needs ifd, .*rows have no instruction.* Leave --quality out"
+    ):
+        score(model=model, dataset=dataset, output=tmp_path / "s.parquet", measures=measures, quality=path)
