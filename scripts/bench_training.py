@@ -30,7 +30,6 @@ import torch
 from gradscore.config import DataConfig, ModelConfig, RunConfig, ScoreConfig, TableConfig
 from gradscore.data.batch import collate, plan_batches
 from gradscore.data.read import read_rows
-from gradscore.emit.formats import write_json_lines
 from gradscore.model.adapter import attach_adapter, lora_tensors
 from gradscore.model.forward import sample_losses
 from gradscore.model.trunk import Trunk, first_changing_layer
@@ -41,7 +40,7 @@ from gradscore.records import OK, EncodedRow, SilentReporter
 from gradscore.run.opening import open_data_and_model
 from gradscore.table.read import read_table
 from gradscore.validate.faults import choose_kinds
-from gradscore.validate.plant import plant, read_sample
+from gradscore.validate.plant import plant, planted_bytes, read_sample
 
 CONTAMINATION = 0.2
 LAYERS = "last:8"
@@ -114,8 +113,9 @@ def write_pool(options: argparse.Namespace) -> tuple[Path, Path]:
     planted = plant(pool, schema, choose_kinds(None), CONTAMINATION, options.seed)
     paths = options.work / "pool.jsonl", options.work / "held_out.jsonl"
     options.work.mkdir(parents=True, exist_ok=True)
-    for path, contents in zip(paths, (planted.contents, [row.content for row in held_out]), strict=True):
-        write_json_lines(path, contents)
+    paths[0].write_bytes(planted_bytes(planted))
+    lines = [json.dumps(row.content, ensure_ascii=False) + "\n" for row in held_out]
+    paths[1].write_text("".join(lines), encoding="utf-8")
     return paths
 
 

@@ -48,6 +48,8 @@ class Feature:
     """Median of the transformed values of the rows that the model was fitted on."""
     scale: float
     """Their interquartile range / 1.349, the standard deviation if they were normal."""
+    better: Literal["high", "low", ""] = ""
+    """Which values should speak for a sound row, as the column's dictionary claims; the fit starts from it."""
     is_optional: bool = False
     """Whether a row without a value counts as the median; elsewhere such a row has no quality."""
 

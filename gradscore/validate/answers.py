@@ -25,6 +25,7 @@ ANSWER_ROLES = {
 }
 """Schema to the role that holds the answer, as text or as turns."""
 _CONTENT_KEYS = ("content", "value")
+_PART_KEYS = ("text", "value")
 
 
 def read_answer(content: Mapping[str, Any], schema: Schema) -> str | None:
@@ -74,7 +75,23 @@ def _holder(content: Mapping[str, Any], schema: Schema) -> tuple[MutableMapping[
             for key in _CONTENT_KEYS:
                 if is_scalar(turn.get(key)):
                     return turn, key
+                part = _only_text_part(turn.get(key))
+                if part is not None:
+                    return part
     return None
+
+
+def _only_text_part(value: Any) -> tuple[MutableMapping[str, Any], str] | None:
+    """Return the one part with text of a content that is a list of typed parts, and the text's key in it."""
+    parts = value if isinstance(value, (list, tuple)) else []
+    found = [
+        (part, key)
+        for part in parts
+        if isinstance(part, MutableMapping) and part.get("type") == "text"
+        for key in _PART_KEYS
+        if is_scalar(part.get(key))
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _is_answer(turn: Mapping[str, Any]) -> bool:

@@ -21,7 +21,6 @@ FORWARD = (
     ("base_loss", "loss_first", "loss"),
     ("ifd",),
     ("stop_loss",),
-    ("el2n",),
 )
 """Features that forward passes give; of each group the first column that the table has. Why these: docs/log.md."""
 GRADIENT = (
@@ -154,7 +153,7 @@ def _labelled(rows: Marked, families: Mapping[str, str]) -> LabelledRows:
 def _features(rows: Marked, groups: Sequence[Sequence[str]]) -> tuple[Feature, ...]:
     """Return one feature per group; scales come from sound rows, so that no kind of fault enters them."""
     sound = {name: values[rows.is_sound] for name, values in rows.columns.items()}
-    found = [choose_features(sound, group)[:1] for group in groups]
+    found = [choose_features(sound, group, rows.better)[:1] for group in groups]
     return tuple(feature for features in found for feature in features)
 
 

@@ -7,13 +7,15 @@ from sklearn.linear_model import LogisticRegression
 from gradscore.errors import TableError
 from gradscore.quality.fit import (
     FOLDS,
+    INVERSE_PENALTY,
     LabelledRows,
     choose_features,
     fit_logistic,
     fit_quality,
+    prior_weights,
     score_unseen,
 )
-from gradscore.quality.model import Numbers, apply, half_lines
+from gradscore.quality.model import Feature, Numbers, apply, half_lines
 
 FAMILIES = ("foreign", "broken", "boilerplate")
 ROW = "row"
@@ -42,7 +44,7 @@ def test_the_stored_model_is_scikit_learns() -> None:
     model = fit_quality(rows, features, unseen, seed=0, n_bootstrap=3)
     used = rows.is_used
     z, is_sound = half_lines(features, rows.columns), np.array([f is None for f in rows.families])
-    logistic = LogisticRegression(C=1.0, max_iter=1000, tol=1e-10).fit(z[used], is_sound[used])
+    logistic = LogisticRegression(C=INVERSE_PENALTY, max_iter=1000, tol=1e-10).fit(z[used], is_sound[used])
     calibration = LogisticRegression(C=1.0, max_iter=1000, tol=1e-10).fit(unseen[used, None], is_sound[used])
     expected = calibration.predict_proba(logistic.decision_function(z)[:, None])[:, 1]
     np.testing.assert_allclose(apply(model, rows.columns).quality, expected, atol=1e-5)
@@ -50,7 +52,7 @@ def test_the_stored_model_is_scikit_learns() -> None:
 
 def test_sound_rows_have_the_higher_quality_and_it_is_calibrated() -> None:
     rows = labelled(n_sound=300, n_each=40)
-    features = choose_features(rows.columns, ["loss", "noise"])
+    features = choose_features(rows.columns, ["loss", "noise"], {"loss": "low"})
     model = fit_quality(rows, features, score_unseen(rows, features, seed=0), seed=0, n_bootstrap=50)
     quality, low, high = apply(model, rows.columns)
     is_sound = np.array([f is None for f in rows.families])[rows.is_used]
@@ -60,7 +62,7 @@ def test_sound_rows_have_the_higher_quality_and_it_is_calibrated() -> None:
     assert (low <= quality).all()
     assert (quality <= high).all()
     assert (high - low).mean() > 0.02
-    assert model.weights[0] < 0, "a high loss speaks against a row"
+    assert model.weights[1] < 0, "a high loss speaks against a row"
 
 
 class LeakDetector:
@@ -174,6 +176,28 @@ def test_weights_count_as_repeated_rows() -> None:
     rng = np.random.default_rng(0)
     z, is_sound, counts = rng.normal(size=(30, 2)), rng.random(30) < 0.6, rng.integers(0, 3, 30)
     repeated = np.repeat(np.arange(30), counts)
-    weighted = fit_logistic(z, is_sound, counts.astype(float))
-    plain = fit_logistic(z[repeated], is_sound[repeated], np.ones(len(repeated)))
+    weighted = fit_logistic(z, is_sound, counts.astype(float), np.zeros(2))
+    plain = fit_logistic(z[repeated], is_sound[repeated], np.ones(len(repeated)), np.zeros(2))
     np.testing.assert_allclose(weighted, plain, atol=1e-4)
+
+
+def test_without_a_prior_it_is_scikit_learns_logistic_regression() -> None:
+    rng = np.random.default_rng(2)
+    z = rng.normal(size=(60, 3))
+    is_sound = rng.random(60) < 1 / (1 + np.exp(-z @ np.array([1.0, -2.0, 0.0])))
+    weight = rng.random(60) + 0.5
+    twin = LogisticRegression(C=0.3, tol=1e-10, max_iter=10_000).fit(z, is_sound, sample_weight=weight)
+    found = fit_logistic(z, is_sound, weight, np.zeros(3), inverse_penalty=0.3)
+    np.testing.assert_allclose(found, [*twin.intercept_, *twin.coef_[0]], atol=1e-5)
+
+
+def test_without_evidence_the_weights_are_the_prior() -> None:
+    features = [
+        Feature("a", "log", 0, 1, "low"),
+        Feature("b", "log", 0, 1, "high"),
+        Feature("c", "log", 0, 1),
+    ]
+    prior = prior_weights(features)
+    assert prior.tolist() == [0, -1, 1, 0, 0, 0]
+    found = fit_logistic(np.zeros((4, 6)), np.array([True, True, True, False]), np.ones(4), prior)
+    np.testing.assert_allclose(found, [np.log(3), *prior], atol=1e-5)

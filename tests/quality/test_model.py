@@ -90,6 +90,7 @@ def test_what_is_written_is_read_and_can_be_read_by_people(tmp_path: Path) -> No
         "transform": "log",
         "center": 0.5,
         "scale": 0.8,
+        "better": "",
         "is_optional": False,
     }
     assert "数据.jsonl" in path.read_text(encoding="utf-8")

@@ -27,6 +27,12 @@ ROWS: dict[str, dict[str, Any]] = {
             {"role": "user", "content": "Thanks"},
         ]
     },
+    "messages_in_parts": {
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "value": "Add 1 and 2"}]},
+            {"role": "assistant", "content": [{"type": "text", "value": "3"}]},
+        ]
+    },
     "prompt_completion": {"prompt": "Add 1 and 2", "completion": "3"},
     "prompt_completion_turns": {
         "prompt": [{"role": "user", "content": "Add 1 and 2"}],

@@ -52,7 +52,7 @@ def test_gradients_that_help_are_used_and_the_gain_is_told(helpful: Judgement) -
 
 def test_gradients_that_add_nothing_are_left_out_and_that_is_said(useless: Judgement) -> None:
     assert not useless.uses_gradients
-    assert useless.model.names == ("base_loss", "el2n")
+    assert useless.model.names == ("base_loss",)
     assert "Gradient columns add nothing to quality on this data" in quality_lines(useless)[1]
     assert useless.model.evidence["uses_gradient_columns"] is False
 
