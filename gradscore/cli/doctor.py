@@ -9,7 +9,7 @@ import typer
 from gradscore.cli.exit_codes import DONE
 from gradscore.cli.options import offer_sections
 from gradscore.config import RunConfig
-from gradscore.errors import CheckFailedError
+from gradscore.errors import CheckFailedError, GradscoreError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,9 +37,16 @@ def run(
 
     from gradscore import pipeline
     from gradscore.cli.progress import open_reporter
+    from gradscore.doctor.finding import Diagnosis, Finding
 
     with open_reporter(quiet=quiet) as reporter:
-        diagnosis = pipeline.doctor_dataset(config, reporter)
+        try:
+            diagnosis = pipeline.doctor_dataset(config, reporter)
+        except GradscoreError as error:
+            if as_json:  # a script reads one object from stdout, whatever is wrong
+                stopped = Diagnosis((Finding("opening", "fail", str(error)),), (), {})
+                print(json.dumps(asdict(stopped), ensure_ascii=False, indent=1))
+            raise
         if as_json:
             print(json.dumps(asdict(diagnosis), ensure_ascii=False, indent=1))
         else:

@@ -8,6 +8,7 @@ from gradscore.cli.doctor import shortened
 from gradscore.cli.main import main
 from gradscore.data.preview import RowPreview
 from gradscore.doctor.finding import Diagnosis, Finding
+from gradscore.errors import DatasetError
 from tests.cli.conftest import FakePipeline
 
 DOCTOR = ["doctor", "--dataset", "d.jsonl", "--model", "m"]
@@ -50,6 +51,17 @@ def test_json_holds_everything_even_where_a_check_failed(
     assert [line["verdict"] for line in found["findings"]] == ["pass", "fail"]
     assert found["numbers"]["estimate"]["seconds"] == 1.5
     assert found["shown"][0]["pieces"] == [["Say [b]hi[/b].\n", False], ["hi", True]]
+
+
+def test_json_is_one_object_even_where_nothing_can_be_opened(
+    pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Stdout was empty, which no JSON reader takes."""
+    pipeline.error = DatasetError("There is no file d.jsonl. Check the path.")
+    assert main([*DOCTOR, "--json"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert found["findings"][0]["verdict"] == "fail"
+    assert found["findings"][0]["finding"] == "There is no file d.jsonl. Check the path."
 
 
 def test_the_words_of_a_score_command_are_all_taken(pipeline: FakePipeline) -> None:
