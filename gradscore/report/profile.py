@@ -176,8 +176,13 @@ def load_profile(path: Path) -> Profile:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != FORMAT or content["format_version"] > FORMAT_VERSION:
-            raise ValueError(f"format {content['format']} {content['format_version']}")
+        if content["format"] != FORMAT:
+            raise ValueError(f"format {content['format']}")
+        if content["format_version"] > FORMAT_VERSION:
+            raise TableError(
+                f"The profile {path} has format {content['format_version']}; this release reads up to {FORMAT_VERSION}. "
+                "Install a newer gradscore."
+            )
         return Profile(content["values"], content["origin"])
     except OSError as error:
         raise TableError(f"The profile {path} cannot be read: {error.strerror}. Check the path.") from error

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gradscore.config import RunConfig, to_mapping
-from gradscore.errors import TableError
+from gradscore.errors import ConfigError, TableError
 from gradscore.quality.columns import SECTIONS_THAT_MATTER, described, with_needed_measures
 from gradscore.quality.model import read_quality
 from gradscore.records import Reporter
@@ -143,6 +143,10 @@ def _is_scored(folder: Path, scoring: RunConfig, content: bytes) -> bool:
 
 def _write_rows(folder: Path, content: bytes) -> None:
     path = folder / ROWS
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(
+            f"--output {folder} is a file, and a validation needs a folder. Give another --output."
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -10,7 +10,7 @@ import pytest
 from gradscore.cli import validate as command
 from gradscore.cli.main import main
 from gradscore.config import RunConfig
-from gradscore.errors import TableError
+from gradscore.errors import ConfigError, TableError
 from gradscore.pipeline import validate_dataset
 from gradscore.quality.model import Feature, QualityModel, apply, read_quality, write_quality
 from tests.pipeline.counter import ROWS_PER_BATCH, Counter
@@ -238,3 +238,10 @@ def test_the_command_prints_a_table_that_fits(
 def test_shards_are_not_offered_since_a_sample_is_whole() -> None:
     assert ("data", "shard") not in command.OFFER.fields
     assert ("table", "output") not in command.OFFER.fields
+
+
+def test_a_file_is_no_folder_for_a_validation(model: Path, rows: Path, tmp_path: Path) -> None:
+    (tmp_path / "v").write_text("mine")
+    with pytest.raises(ConfigError, match=r"is a file, and a validation needs a folder"):
+        validate_dataset(config(model=model, dataset=rows, output=tmp_path / "v"))
+    assert (tmp_path / "v").read_text() == "mine"

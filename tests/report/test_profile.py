@@ -63,6 +63,11 @@ def test_a_file_that_is_no_profile_is_named(tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text(json.dumps({"format": "other", "format_version": 1}))
     with pytest.raises(TableError, match=r"is not a profile .*--save-profile"):
         load_profile(tmp_path / "p.json")
+    save_profile(Profile({}, {}), tmp_path / "new.json")
+    content = json.loads((tmp_path / "new.json").read_text())
+    (tmp_path / "new.json").write_text(json.dumps({**content, "format_version": 99}))
+    with pytest.raises(TableError, match=r"has format 99; .* Install a newer gradscore"):
+        load_profile(tmp_path / "new.json")
 
 
 def test_departures_name_what_left_the_range_and_skip_what_is_unknown() -> None:
