@@ -185,7 +185,7 @@ def validate_dataset(config: RunConfig, reporter: Reporter | None = None) -> Val
     Raises:
         GradscoreError: one of its subclasses; see `score_dataset` and the stage validate.
     """
-    from gradscore.validate.conclude import conclude, write_conclusion  # scikit-learn and matplotlib
+    from gradscore.validate.conclude import conclude, write_conclusion  # scipy and matplotlib
     from gradscore.validate.trial import plant_trial
 
     reporter = reporter or SilentReporter()

@@ -39,7 +39,7 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing on stderr but errors.")] = False,
 ) -> int:
     """Plant known faults in a copy of a sample of your rows (300 unless --sample says otherwise), score it, and show which columns find them."""
-    # Imported here since they load torch, scikit-learn and rich's drawing, which --help must not wait for.
+    # Imported here since they load torch, scipy and rich's drawing, which --help must not wait for.
     from rich.console import Console
 
     from gradscore import pipeline
@@ -91,7 +91,7 @@ def tables(conclusion: "Conclusion") -> list["Table"]:
 
 def _shown(conclusion: "Conclusion") -> "list[ColumnResult]":
     """Return quality on unseen kinds, the best columns and the baselines, and the random control."""
-    from gradscore.validate.evaluate import BASELINES  # scikit-learn, see above
+    from gradscore.validate.evaluate import BASELINES  # see above
 
     evaluation, judgement = conclusion.evaluation, conclusion.judgement
     filled = [column for column in evaluation.columns if column.verdict != "has no values"]
