@@ -29,6 +29,11 @@ def column_lines(evaluation: Evaluation) -> list[str]:
 def best_lines(evaluation: Evaluation, gain_over_baseline: Estimate | None) -> list[str]:
     """Return which column is best, and whether it beats the best baseline by more than the interval."""
     best, baseline = evaluation.best, evaluation.best_baseline
+    if best is None and any(_is(column, "finds faults") for column in evaluation.columns):
+        return [
+            "No column is named best: those that find faults lack more than a tenth of the rows. Score more of them "
+            "(--max-length, --truncate; status and truncated in the table say what was lost), then validate again."
+        ]
     if best is None:
         return ["No column finds the planted faults on this data; filter by none of them."]
     lines = [f"Best column: {_named(best, evaluation)}."]

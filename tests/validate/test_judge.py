@@ -117,3 +117,14 @@ def test_where_nothing_works_that_is_the_first_line() -> None:
     assert best_lines(evaluate(rows, "0.5", 0), None) == [
         "No column finds the planted faults on this data; filter by none of them."
     ]
+
+
+def test_columns_with_gaps_that_find_faults_are_not_called_useless() -> None:
+    found = columns(signal=3.0, gradient_signal=0.0)
+    gaps = np.where(np.arange(len(FAULTS)) % 5 == 0, np.nan, found["base_loss"])
+    evaluation = evaluate(marked(FAULTS, {"base_loss": gaps}, BETTER), "0.5", 0)
+    assert evaluation.best is None
+    (line,) = best_lines(evaluation, None)
+    assert line.startswith(
+        "No column is named best: those that find faults lack more than a tenth of the rows."
+    )
