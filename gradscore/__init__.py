@@ -7,12 +7,14 @@ The line, one folder per stage, each importing only from those before it:
     gradients  per-sample gradients of the counted parameters, by three engines
     scores     GSNR and the other numbers, from the gradients of one row under all views
     table      the Parquet score table, written in parts while the run goes on
+    quality    from a few columns to the probability that a row is sound
     filter     which rows are kept, and the reason for each
     emit       the kept rows in the dataset's own format, with a manifest
+    validate   faults planted in a copy of the user's rows, and which columns find them
     report     what a finished table says: page, pictures, profile, comparison, `read_scores` for notebooks
 
-`pipeline` joins them, with the steps of a scoring run in `run`; `cli` is the command line and `demo` its sample.
-`records`, `errors` and `config` are shared by all.
+`pipeline` joins them, with the steps of a scoring run in `run` and the checks before it in `doctor`; `cli` is the
+command line and `demo` its sample. `records`, `errors`, `measures` and `config` are shared by all.
 Importing this package loads nothing heavy.
 """
 

@@ -3,6 +3,8 @@
 Pure data, without torch: configuration checks names against it, the table describes its columns from it, and the
 sweep reads from it which passes are needed. Formulas and warnings are in docs/scores.md. Costs are counted in passes
 over a row: a view of the sweep is one forward and one backward pass.
+
+The file is long because it is a list: every measure with its sentences, in one place.
 """
 
 from collections.abc import Iterable

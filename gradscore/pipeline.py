@@ -316,7 +316,7 @@ def _score_outcome(
             summary[f"{name}_quartiles"] = tuple(np.quantile(values, [0.25, 0.5, 0.75]).tolist())
     noise = order_noise(finished)
     if noise is not None:
-        summary["gsnr_error_median"] = noise.error
+        summary["gsnr_error"] = noise.error
         if noise.reliability is not None:
             summary["gsnr_reliability"] = noise.reliability
     return ScoreOutcome(

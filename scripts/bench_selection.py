@@ -177,7 +177,7 @@ def training(options: argparse.Namespace) -> None:
             held_out=60,
             keep=0.3,
             seeds=3,
-            columns="gsnr,base_loss,ifd,grad_norm",
+            columns=("quality," if quality.exists() else "") + "gsnr,base_loss,ifd,grad_norm",
             quality=str(quality) if quality.exists() else None,
         )
     )

@@ -1,7 +1,7 @@
 """Does training on the rows that a column prefers help? Fine-tunes on the top share by each column, and on matched random sets.
 
     python scripts/bench_training.py MODEL data.json --work DIR [--rows 240] [--keep 0.3] [--seeds 3]
-    python scripts/bench_training.py MODEL data.json --work DIR --columns quality,gsnr,base_loss
+    python scripts/bench_training.py MODEL data.json --work DIR --columns quality,gsnr --quality quality.json
 
 1. A sample of the dataset is split into a pool and held-out rows; faults are planted into 20 % of the pool alone.
 2. The pool is scored (`gradscore score`); a `quality` model is used if `--quality` names one that was
@@ -209,7 +209,9 @@ def main() -> None:
     parser.add_argument("--keep", type=float, default=0.3)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--columns", default="quality,gsnr,base_loss,ifd,alignment", help="the first leads")
+    parser.add_argument(
+        "--columns", default="gsnr,base_loss,ifd,alignment", help="the first leads; quality needs --quality"
+    )
     parser.add_argument("--quality", default=None, help="a quality.json that was fitted on other rows")
     run(parser.parse_args())
 

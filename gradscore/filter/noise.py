@@ -10,7 +10,10 @@ SIGMAS_PER_QUARTILE_RANGE = 1.349
 """Distance of the quartiles of a normal distribution in standard deviations; outliers do not move it."""
 
 MEDIAN_OF_CHI_SQUARED = {2: 0.455, 3: 0.693, 4: 0.789, 5: 0.839}
-"""Median of s^2 / sigma^2 over samples of so many normal draws: that of chi squared over its degrees of freedom."""
+"""Median of s^2 / sigma^2 over samples of so many normal draws: that of chi squared over its degrees of freedom.
+
+For more members than five it lies between the last value and 1, and the last is taken.
+"""
 
 
 class OrderNoise(NamedTuple):

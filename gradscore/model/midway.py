@@ -21,14 +21,20 @@ class _ReachedError(Exception):
 
 
 def numbered_layers(model: nn.Module) -> list[nn.Module]:
-    """Return the blocks of a model in order; empty if it has none that are numbered, or two lists of them."""
-    blocks = {
-        name: module
-        for name, module in model.named_modules()
-        if layer_index(name) is not None and name.rpartition(".")[2].isdigit() and "." not in _inside(name)
-    }
-    lists = {name.rpartition(".")[0] for name in blocks}
-    return list(blocks.values()) if len(lists) == 1 else []
+    """Return the blocks of a model in order; empty if it has none that are numbered, or two lists of them.
+
+    Called in every pass, so it does not look inside the blocks.
+    """
+    lists = list(_lists_of_blocks(model, ""))
+    return list(lists[0]) if len(lists) == 1 else []
+
+
+def _lists_of_blocks(module: nn.Module, prefix: str) -> Iterator[nn.ModuleList]:
+    for name, child in module.named_children():
+        if isinstance(child, nn.ModuleList) and layer_index(f"{prefix}{name}.0") is not None:
+            yield child
+        else:
+            yield from _lists_of_blocks(child, f"{prefix}{name}.")
 
 
 def midway_of(model: nn.Module, layer: int, forward: Callable[[], Any]) -> Midway:
@@ -86,10 +92,3 @@ def started_from(model: nn.Module, midway: Midway) -> Iterator[None]:
 
 def _hidden(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor:
     return arguments[0] if arguments else keywords[HIDDEN]
-
-
-def _inside(name: str) -> str:
-    """Return what follows the first block number in a module's name: empty for the block itself."""
-    parts = name.split(".")
-    first = next(i for i, part in enumerate(parts) if part.isdigit())
-    return ".".join(["", *parts[first + 1 :]]) if first + 1 < len(parts) else ""

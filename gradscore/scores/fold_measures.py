@@ -2,9 +2,9 @@
 
 With members m = 1..M, row n lies in one fold and member f(n) was never trained on it. Written for the newest view:
 
-    loss_out    = loss under member f(n)
-    memorised   = loss_out - mean loss under the other members
-    norm_drop   = 1 - (norm under f(n), newest) / (norm under f(n), oldest)
+    loss_out        = loss under member f(n)
+    memorised       = loss_out - mean loss under the other members
+    norm_drop_out   = 1 - (norm under f(n), newest) / (norm under f(n), oldest)
 
 A row that follows from the others is learned without being seen; one that does not has to be memorised (Feldman & Zhang
 2020, arXiv:2008.03703; out-of-sample predictions as in Northcutt et al. 2021, arXiv:1911.00068).

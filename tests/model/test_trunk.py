@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from gradscore.data.batch import Batch, collate
+from gradscore.data.batch import collate
 from gradscore.errors import StorageError
 from gradscore.model import trunk as trunk_module
 from gradscore.model.forward import sample_losses
@@ -73,14 +73,8 @@ def test_a_model_that_carries_more_than_hidden_states_is_run_whole_and_says_so()
     first.register_forward_hook(lambda _m, _a, output: seen.update(first=output))
     last.register_forward_hook(lambda _m, _a, output: output + seen["first"].mean())
     listener = Listener()
-    probe = cases.batch(lengths=(6, 4))
-    model.base_model(input_ids=torch.randint(3, 60, (3, 8)))  # another state is left behind
-    assert _shared_after(model, probe, listener) is None
+    assert share(model, listener=listener) is None
     assert any("every view runs all 3 layers" in line for line in listener.said)
-
-
-def _shared_after(model: nn.Module, probe: Batch, listener: Listener) -> Trunk | None:
-    return shared_trunk(model, list(adapter_tensors(model)), probe, listener)
 
 
 def test_kept_hidden_states_replace_the_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

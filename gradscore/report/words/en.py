@@ -50,7 +50,7 @@ TEXTS: dict[str, str] = {
     "normalised": "{name} after --normalize {how}",
     "median_of": "median {name}",
     "under_floor": "under the noise floor",
-    "error_of": "median error of gsnr",
+    "error_of": "error of gsnr",
     "spread_of": "spread of gsnr",
     "column.gsnr": "gsnr",
     "column.loss": "loss (nats per target token)",

@@ -50,7 +50,7 @@ TEXTS: dict[str, str] = {
     "normalised": "{name}（--normalize {how} 之后）",
     "median_of": "{name} 中位数",
     "under_floor": "低于噪声下限",
-    "error_of": "gsnr 误差中位数",
+    "error_of": "gsnr 误差",
     "spread_of": "gsnr 的离散度",
     "column.gsnr": "gsnr",
     "column.loss": "损失（nat / 目标词元）",
