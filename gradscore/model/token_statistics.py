@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -37,11 +37,21 @@ class TokenStatistics:
     """-sum_v p_v ln p_v, in nats."""
     distances: Float[Tensor, " m"]
     """||p - onehot(token)||_2."""
+    tokens: Int[Tensor, " m"]
+    """The target tokens themselves."""
 
     def row_means(self, values: Float[Tensor, " m"], n_rows: int) -> Float[Tensor, " n"]:
         """Return the mean of a statistic over each row's target tokens."""
         totals = values.new_zeros(n_rows).index_add(0, self.rows, values)
         return totals / torch.bincount(self.rows, minlength=n_rows)
+
+    def row_maxima(
+        self, values: Float[Tensor, " m"], n_rows: int, counts: Bool[Tensor, " m"] | None = None
+    ) -> Float[Tensor, " n"]:
+        """Return the largest value over each row's target tokens, or over those that count; NaN where none does."""
+        chosen = torch.ones_like(self.rows, dtype=torch.bool) if counts is None else counts
+        largest = values.new_full((n_rows,), torch.nan)
+        return largest.scatter_reduce(0, self.rows[chosen], values[chosen], "amax", include_self=False)
 
 
 def token_statistics(model: nn.Module, batch: Batch) -> TokenStatistics:
@@ -59,7 +69,7 @@ def token_statistics(model: nn.Module, batch: Batch) -> TokenStatistics:
             entropies.append(-torch.special.xlogy(p, p).sum(1))
             squared = p.square().sum(1) - 2 * picked.exp() + 1
             distances.append(squared.clamp(min=0.0).sqrt())
-    return TokenStatistics(rows, torch.cat(losses), torch.cat(entropies), torch.cat(distances))
+    return TokenStatistics(rows, torch.cat(losses), torch.cat(entropies), torch.cat(distances), labels)
 
 
 def _logits(

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from gradscore.config import RunConfig
 from gradscore.data.alone import AnswerFrame
+from gradscore.data.number_tokens import number_ids
 from gradscore.data.stop_tokens import stop_ids
 from gradscore.errors import ConfigError, UnsupportedError
 from gradscore.gradients.engine import GradientEngine
@@ -110,6 +111,7 @@ def make_measuring(
         gradients=sweep.scored_gradients,
         loss=config.gradients.reduction,
         stop_ids=stop_ids(loaded.tokenizer),
+        number_ids=number_ids(loaded.tokenizer),
         frame=frame,
         n_folds=config.model.members if config.model.cross_fit else 0,
         token_engine=_token_engine(config, sweep),

@@ -14,16 +14,23 @@ from gradscore.records import EncodedRow
 
 
 def base_measures(
-    statistics: TokenStatistics, rows: Sequence[EncodedRow], stop_ids: Collection[int]
+    statistics: TokenStatistics,
+    rows: Sequence[EncodedRow],
+    stop_ids: Collection[int],
+    number_ids: Collection[int],
 ) -> dict[str, Float[Tensor, " n"]]:
-    """Return `base_loss`, `perplexity`, `el2n`, `entropy` and `stop_loss` of each row; NaN where there is none."""
+    """Return the measures of the pass for each row, by name; NaN where a row has none."""
     n_rows = len(rows)
     loss = statistics.row_means(statistics.losses, n_rows)
+    excess = statistics.losses - statistics.entropies
+    numbers = torch.tensor(sorted(number_ids), dtype=torch.long, device=excess.device)
     return {
         "base_loss": loss,
         "perplexity": loss.exp(),
         "el2n": statistics.row_means(statistics.distances, n_rows),
         "entropy": statistics.row_means(statistics.entropies, n_rows),
+        "peak_excess": statistics.row_maxima(excess, n_rows),
+        "number_excess": statistics.row_maxima(excess, n_rows, torch.isin(statistics.tokens, numbers)),
         "stop_loss": stop_loss(statistics, rows, stop_ids),
     }
 

@@ -52,6 +52,7 @@ class Measuring:
     loss: LossReduction = "mean"
     """Of the views' losses; measures themselves are means over target tokens."""
     stop_ids: frozenset[int] = frozenset()
+    number_ids: frozenset[int] = frozenset()
     """Tokens that end an answer."""
     frame: AnswerFrame | None = None
     """What goes around an answer in place of its instruction; None where no instruction can be left out."""
@@ -148,7 +149,8 @@ class BatchMeasures:
         self.measuring.switch.activate(single_view())
         with without_adapter(self.measuring.model):
             statistics = token_statistics(self.measuring.model, self.batch)
-        found = base_measures(statistics, self.batch.rows, self.measuring.stop_ids)
+        measuring = self.measuring
+        found = base_measures(statistics, self.batch.rows, measuring.stop_ids, measuring.number_ids)
         columns = {name: _numbers(values) for name, values in found.items()}
         newest = np.mean([member.losses[:, -1] for member in members], axis=0)
         columns["loss_drop"] = columns["base_loss"] - self._per_token(newest)

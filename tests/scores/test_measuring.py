@@ -25,6 +25,8 @@ from tests.reference import row_gradients, row_loss
 ROWS = cases.rows((9, 6, 12))
 FRAME = AnswerFrame(opening=(1, 7, 9), between=(11,), max_tokens=64)
 STOP = int(ROWS[1].input_ids[-1])
+NUMBERS = frozenset({54, 41, 12, 43})
+"""Tokens that stand for numbers: two targets of the first row, none of the second, several of the third."""
 
 
 def made(model: PeftModel, views: Sequence[View], *names: str, **changes: object) -> Sweep:
@@ -48,6 +50,7 @@ def made(model: PeftModel, views: Sequence[View], *names: str, **changes: object
         gradients=sweep.scored_gradients,
         loss=loss,
         stop_ids=frozenset({STOP}),
+        number_ids=NUMBERS,
         frame=FRAME,
         token_engine=watching if not names or any("token" in name for name in names) else None,
     )
@@ -136,6 +139,16 @@ def test_measures_of_the_model_without_its_adapter_equal_the_slow_twin(case: Cas
     for name, of_token in (("entropy", _entropy), ("el2n", _distance)):
         expected = [np.mean([of_token(p, t) for p, t in _predicted(case.plain, row)]) for row in ROWS]
         assert_equal(found, name, expected)
+
+
+def test_the_worst_surprise_is_told_of_all_tokens_and_of_numbers(case: Case) -> None:
+    found = score(made(case.model, case.views, "peak_excess", "number_excess"))
+    excesses = [[(-np.log(p[t]) - _entropy(p, t), t) for p, t in _predicted(case.plain, row)] for row in ROWS]
+    assert_equal(found, "peak_excess", [max(excess)[0] for excess in excesses])
+    of_numbers = [[value for value, token in excess if token in NUMBERS] for excess in excesses]
+    assert [bool(values) for values in of_numbers] == [True, False, True]
+    for row, values in zip(found, of_numbers, strict=True):
+        assert row.measures["number_excess"] == (pytest.approx(max(values)) if values else None)
 
 
 def _predicted(model: torch.nn.Module, row: EncodedRow) -> list[tuple[np.ndarray, int]]:
