@@ -133,8 +133,7 @@ def token_halves(batch: Batch) -> list[Batch]:
     position = batch.target_mask.cumsum(1)
     single = batch.target_mask.sum(1, keepdim=True) < 2
     return [
-        replace(batch, target_mask=batch.target_mask & ((position % 2 == odd) | single))
-        for odd in (0, 1)
+        replace(batch, target_mask=batch.target_mask & ((position % 2 == odd) | single)) for odd in (0, 1)
     ]
 
 

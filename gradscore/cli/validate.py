@@ -47,7 +47,8 @@ def run(
 
     with open_reporter(quiet=quiet) as reporter:
         outcome = pipeline.validate_dataset(config, reporter)
-        if outcome.conclusion.judgement is not None:
+        judgement = outcome.conclusion.judgement
+        if judgement is not None and judgement.quality.verdict == "finds faults":
             reporter.message(
                 f"Next: gradscore score ... --quality {outcome.folder}/quality.json, then gradscore filter ... --by auto"
             )
@@ -57,13 +58,12 @@ def run(
     console.print()
     for line in outcome.conclusion.lines:
         console.print(line, markup=False)
-    has_quality = outcome.conclusion.judgement is not None
     files = (
         "validation.json",
         "auroc.png",
         "rows.jsonl",
         "scores.parquet",
-        *(["quality.json"] if has_quality else []),
+        *(["quality.json"] if judgement is not None else []),
     )
     console.print(f"{outcome.folder}: {', '.join(files)}", markup=False, soft_wrap=True)
     return ROWS_FAILED if has_failed_rows(outcome.status_counts) else DONE
@@ -73,10 +73,7 @@ def tables(conclusion: "Conclusion") -> list["Table"]:
     """Return AUROC by column and kind of fault, a few kinds to a table, and what the cut would do."""
     evaluation = conclusion.evaluation
     shown = _shown(conclusion)
-    names = [
-        _label(column, is_unseen=at == 0 and conclusion.judgement is not None)
-        for at, column in enumerate(shown)
-    ]
+    names = [_label(column) for column in shown]
     kinds = list(evaluation.counts)
     title: str | None = "AUROC of 'faulty rows score worse', interval under it; 0.5: chance"
     found = []
@@ -90,13 +87,13 @@ def tables(conclusion: "Conclusion") -> list["Table"]:
 
 
 def _shown(conclusion: "Conclusion") -> "list[ColumnResult]":
-    """Return quality on unseen kinds, the best columns and the baselines, and the random control."""
+    """Return quality, the best columns and the baselines, and the random control."""
     from gradscore.validate.evaluate import BASELINES  # see above
 
     evaluation, judgement = conclusion.evaluation, conclusion.judgement
     filled = [column for column in evaluation.columns if column.verdict != "has no values"]
     chosen = [c for at, c in enumerate(filled) if at < COLUMNS_SHOWN or c.name in BASELINES]
-    return [*([judgement.unseen] if judgement else []), *chosen, evaluation.control]
+    return [*([judgement.quality] if judgement else []), *chosen, evaluation.control]
 
 
 def _cut_table(shown: "Sequence[ColumnResult]", names: Sequence[str], top_k: str) -> "Table":
@@ -124,9 +121,7 @@ def _table(
     return table
 
 
-def _label(column: "ColumnResult", *, is_unseen: bool) -> str:
-    if is_unseen:
-        return f"{column.name}\n(unseen kinds)"
+def _label(column: "ColumnResult") -> str:
     if column.is_direction_chosen:
         return f"{column.name}\n({column.better}, chosen)"
     return column.name

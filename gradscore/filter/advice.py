@@ -13,6 +13,7 @@ from gradscore.errors import ConfigError
 from gradscore.table.read import ScoreTable
 
 AUTO = "auto"
+QUALITY = "quality"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ def resolve_by(table: ScoreTable, config: FilterConfig) -> tuple[FilterConfig, l
         ConfigError: `auto` was asked for, and no validation is recorded in the table or none found a column.
     """
     advice = read_advice(table)
+    if config.by == QUALITY:
+        return config, [sentence for sentence in [_worth_of_quality(table)] if sentence]
     if config.by == AUTO:
         if advice is None:
             raise ConfigError(
@@ -76,6 +79,20 @@ def resolve_by(table: ScoreTable, config: FilterConfig) -> tuple[FilterConfig, l
         return config, []
     is_clear = advice.default_auroc is None or advice.auroc["low"] > advice.default_auroc["value"]
     return config, [advice.sentence] if is_clear else []
+
+
+def _worth_of_quality(table: ScoreTable) -> str | None:
+    """Return where quality was fitted and how well it did there; None where the table does not say."""
+    quality: Mapping[str, Any] = table.metadata.get("quality") or {}
+    evidence, fitted_on = quality.get("evidence", {}), quality.get("fitted_on", {})
+    found = (evidence.get("auroc") or {}).get("all")
+    if found is None:
+        return None
+    model = fitted_on.get("language_model", {}).get("name")
+    where = f"quality was fitted on {fitted_on.get('dataset')} with {model}, AUROC {_shown(found)} on planted faults"
+    if evidence.get("verdict") == "finds faults":
+        return f"{where}."
+    return f"Warning: {where}: it does not find them. Do not filter by it."
 
 
 def _shown(auroc: Mapping[str, float]) -> str:

@@ -79,7 +79,7 @@ def described(model: QualityModel) -> dict[str, Any]:
     return {
         "columns": list(model.names),
         "intercept": model.intercept,
-        "weights": list(model.weights),
+        "slope": model.slope,
         "fitted_on": dict(model.fitted_on),
         "evidence": dict(model.evidence),
     }

@@ -1,43 +1,43 @@
-"""Fit `quality` on rows with known faults, and score each of them by fits that never saw its kind.
+"""Fit `quality` on rows with known faults: the scale of each column from the sound rows, the probabilities from all.
 
-A logistic regression that starts from what the columns claim and is held near it: with some sixty faulty rows and a
-handful of columns anything freer would learn the planted kinds by heart. What counts is how it does on kinds that it was
-not fitted on, so every row is scored by fits without its family of faults, and every sound row by fits without
-that row. Those scores also calibrate it: a fit is always surer of kinds that it knows.
+What faults were planted decides nothing about which rows rank below which: no column has a weight to fit. With a few dozen
+faulty rows every weight that was tried learned the planted kinds and lost on others (docs/log.md). Sound rows are
+scored by scales that were made without them, in folds, as any other row will be.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from statistics import NormalDist
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradscore.errors import TableError
-from gradscore.quality.model import Feature, Numbers, QualityModel, half_lines
+from gradscore.quality.model import Feature, Fit, Numbers, QualityModel, distance
 
 SOUND = None
 NO_CLAIMS: Mapping[str, str] = MappingProxyType({})
 FOLDS = 5
 BOOTSTRAP_FITS = 200
-INVERSE_PENALTY = 0.1
-"""Of weights that have a prior: the larger, the further they may go from it."""
-INVERSE_PENALTY_OF_CALIBRATION = 1.0
-FEWEST_FAULTY = 10
+STEP = 0.5
+"""Normal scores between two knots of a scale."""
+INVERSE_PENALTY = 1.0
+"""Of the slope, so that it stays finite where no sound row lies farther out than any faulty one."""
+FEWEST = 10
+"""Faulty rows, and sound rows, without which nothing is fitted."""
+FEWEST_OPTIONAL = 20
+"""Sound rows that need a value of a column which says nothing of some rows by nature."""
 MOST_MISSING = 0.05
 """Share of rows that may lack a column before it is no feature."""
-NULL_BY_NATURE = ("stop_loss",)
-"""Columns that say nothing of some rows: an answer that `--max-length` cut has no stop token to judge by."""
-MOST_MISSING_BY_NATURE = 0.9
-QUARTILE_RANGE_OF_NORMAL = 1.349
+NULL_BY_NATURE = ("stop_loss", "number_excess")
+"""Columns that say nothing of some rows: an answer that `--max-length` cut has no stop token, many have no number."""
 DIGITS = 6
 """Significant digits of stored numbers; more would only make the file long."""
 
 Labels: TypeAlias = NDArray[np.object_]
-Fitter: TypeAlias = Callable[[Numbers, NDArray[np.bool_], Numbers], Numbers]
-"""(features [n, d], is sound [n], weight of each row [n]) to (intercept, weights...) [1 + d]."""
+NORMAL = NormalDist()
 
 
 @dataclass(frozen=True)
@@ -46,182 +46,160 @@ class LabelledRows:
 
     columns: Mapping[str, Any]
     """Score columns by name, NaN where a row has no value."""
-    families: Labels
-    """Family of the fault in each row, None for a sound row."""
     kinds: Labels
-    """Kind of the fault, None for a sound row."""
+    """Kind of the fault in each row, None for a sound row."""
     is_used: NDArray[np.bool_]
     """False for rows that are neither sound nor faulty by themselves, such as duplicates."""
+
+    @property
+    def is_sound(self) -> NDArray[np.bool_]:
+        """True for rows without a fault."""
+        return np.array([kind is SOUND for kind in self.kinds.tolist()], dtype=bool)
+
+    def values(self, features: Sequence[Feature]) -> list[Numbers]:
+        """Return the columns of the features."""
+        return [np.asarray(self.columns[feature.name], dtype=np.float64) for feature in features]
 
 
 def choose_features(
     columns: Mapping[str, Any], names: Sequence[str], better: Mapping[str, str] = NO_CLAIMS
 ) -> tuple[Feature, ...]:
-    """Return those of the named columns that are there, vary, and are nearly complete, with their scales.
+    """Return those of the named columns that claim an end, are there, vary, and are nearly complete, with their scales.
 
-    Columns whose values are all positive are taken by their logarithm: losses, norms, ratios and lengths are
-    spread over orders of magnitude.
+    Args:
+        columns: of sound rows alone, by name.
+        names: of the candidates.
+        better: `high` or `low`, the end at which each column says that sound rows lie.
     """
     features = []
     for name in names:
-        values = np.asarray(columns[name], dtype=np.float64) if name in columns else np.empty(0)
+        values = np.asarray(columns.get(name, ()), dtype=np.float64)
         present = values[np.isfinite(values)]
-        most_missing = MOST_MISSING_BY_NATURE if name in NULL_BY_NATURE else MOST_MISSING
-        if len(present) == 0 or len(present) < (1 - most_missing) * len(values):
-            continue
-        transform = "log" if present.min() > 0 else "identity"
-        present = np.log(present) if transform == "log" else present
-        low, center, high = np.quantile(present, [0.25, 0.5, 0.75])
-        scale = (high - low) / QUARTILE_RANGE_OF_NORMAL or float(present.std())
-        if scale > 0:
-            is_optional = name in NULL_BY_NATURE
-            claim = better.get(name, "")
-            features.append(
-                Feature(name, transform, _rounded(center), _rounded(scale), claim, is_optional)  # type: ignore[arg-type]
-            )
+        is_optional = name in NULL_BY_NATURE
+        enough = FEWEST_OPTIONAL if is_optional else max(1, (1 - MOST_MISSING) * len(values))
+        end = better.get(name, "")
+        if end and len(present) >= enough and np.ptp(present) > 0:
+            scores = knot_scores(len(present))
+            features.append(Feature(name, end, scores, knots(present, scores, end), is_optional))  # type: ignore[arg-type]
     return tuple(features)
 
 
-def prior_weights(features: Sequence[Feature]) -> Numbers:
-    """Return the weights that a fit starts from, [2 features]: 1 logit per unit on the side that a column calls bad.
+def knot_scores(n_rows: int) -> tuple[float, ...]:
+    """Return the normal scores of a scale's knots: in steps from 0, then that of the worst of `n_rows`, (n - 1/2) / n."""
+    worst = NORMAL.inv_cdf((n_rows - 0.5) / n_rows)
+    return (*np.arange(0.0, worst, STEP).tolist(), _rounded(worst))
 
-    A fault shows at the bad end of some column. What few faults of other kinds teach about that column must not
-    outweigh what the column is for.
+
+def knots(values: Numbers, scores: Sequence[float], better: Literal["high", "low"]) -> tuple[float, ...]:
+    """Return the values that have these normal scores at the bad end, NaN left out.
+
+    Quantiles with plotting positions (i - 1/2) / n, Hazen's, so that the worst row lies at the last score.
     """
-    by_claim = {"low": (0.0, -1.0), "high": (1.0, 0.0), "": (0.0, 0.0)}
-    return np.array([weight for feature in features for weight in by_claim[feature.better]])
+    sign = -1.0 if better == "high" else 1.0
+    bad = sign * values[np.isfinite(values)]
+    quantiles = np.quantile(bad, [NORMAL.cdf(score) for score in scores], method="hazen")
+    return tuple(_rounded(value) for value in sign * quantiles)
 
 
-def fit_logistic(
-    z: Numbers,
-    is_sound: NDArray[np.bool_],
-    weight: Numbers,
-    prior: Numbers,
-    inverse_penalty: float = INVERSE_PENALTY,
-) -> Numbers:
-    """Return intercept and weights of a logistic regression for sound rows, [1 + d].
+def fit_quality(
+    rows: LabelledRows, features: Sequence[Feature], seed: int, n_bootstrap: int = BOOTSTRAP_FITS
+) -> QualityModel:
+    """Return the model with the features' scales, calibrated on all used rows; see `score_out_of_fold`.
 
-    Minimises sum_i weight_i ln(1 + exp(-y_i s_i)) + |w - prior|^2 / (2 inverse_penalty), s = intercept + z w, y = +-1:
-    scikit-learn's L2 penalty, but of the distance from the prior, which it does not offer.
+    Raises:
+        TableError: too few rows are faulty, or sound.
+    """
+    out_of_fold = score_out_of_fold(rows, features, seed)
+    usable = rows.is_used & np.isfinite(out_of_fold)
+    _require_enough(rows, usable)
+    is_sound = rows.is_sound
+    intercept, slope = calibrate(out_of_fold[usable], is_sound[usable], np.ones(int(usable.sum())))
+    rng = np.random.default_rng(seed)
+    places = np.flatnonzero(usable)
+    fits = [
+        _bootstrap_fit(rows, features, places, _resampled(rows.kinds[usable], rng))
+        for _ in range(n_bootstrap)
+    ]
+    return QualityModel(tuple(features), intercept, slope, tuple(fits))
+
+
+def score_out_of_fold(rows: LabelledRows, features: Sequence[Feature], seed: int) -> Numbers:
+    """Return d of each row, sound rows by scales that were made without them; NaN where a column is missing.
+
+    Sound rows are dealt to five folds. A sound row's d comes from the scales of the other folds; any other row's is
+    the mean over the five.
+    """
+    values = rows.values(features)
+    is_sound = rows.is_sound & rows.is_used
+    fold = np.full(len(is_sound), -1)
+    sound = np.flatnonzero(is_sound)
+    fold[np.random.default_rng(seed).permutation(sound)] = np.arange(len(sound)) % FOLDS
+    found = np.stack(
+        [
+            distance(_rescaled(features, values, is_sound & (fold != left_out)), values)
+            for left_out in range(FOLDS)
+        ]
+    )
+    own = found[fold, np.arange(len(fold))]
+    return np.where(is_sound, own, found.mean(0))
+
+
+def calibrate(d: Numbers, is_sound: NDArray[np.bool_], weight: Numbers) -> tuple[float, float]:
+    """Return intercept and slope that turn d into the probability that a row is sound (Platt 1999), weighted by row.
+
+    Minimises sum_i weight_i ln(1 + exp(-y_i (intercept - slope d_i))) + slope^2 / (2 INVERSE_PENALTY), y = +-1. Without any
+    order in d the slope is 0: every row then has the share of sound rows as its quality.
     """
     from scipy.optimize import minimize  # half a second of imports, and scoring needs none of it
 
     y = np.where(is_sound, 1.0, -1.0)
 
     def objective(w: Numbers) -> tuple[float, Numbers]:
-        margin = y * (w[0] + z @ w[1:])
-        slope = -y * weight * np.exp(-np.logaddexp(0.0, margin))
-        away = w[1:] - prior
-        value = weight @ np.logaddexp(0.0, -margin) + away @ away / (2 * inverse_penalty)
-        return value, np.concatenate([[slope.sum()], z.T @ slope + away / inverse_penalty])
+        margin = y * (w[0] - w[1] * d)
+        pull = -y * weight * np.exp(-np.logaddexp(0.0, margin))
+        value = weight @ np.logaddexp(0.0, -margin) + w[1] ** 2 / (2 * INVERSE_PENALTY)
+        return value, np.array([pull.sum(), -pull @ d + w[1] / INVERSE_PENALTY])
 
-    found = minimize(objective, np.concatenate([[0.0], prior]), jac=True, method="L-BFGS-B", tol=1e-10)
-    return np.asarray(found.x, dtype=np.float64)
-
-
-def fit_quality(
-    rows: LabelledRows,
-    features: Sequence[Feature],
-    unseen: Numbers,
-    seed: int,
-    n_bootstrap: int = BOOTSTRAP_FITS,
-) -> QualityModel:
-    """Return the model fitted on all used rows, calibrated on `unseen`, the logits of `score_unseen`.
-
-    Raises:
-        TableError: too few rows are faulty, or none is sound.
-    """
-    z = half_lines(features, rows.columns)
-    usable = _usable(rows, z)
-    _require_enough(rows, usable)
-    z, is_sound = z[usable], _is_sound(rows)[usable]
-    prior = prior_weights(features)
-    own = fit_logistic(z, is_sound, np.ones(len(z)), prior)
-    slope, offset = _calibration(unseen[usable], is_sound)
-    rng = np.random.default_rng(seed)
-    fits = [fit_logistic(z, is_sound, _resampled(rows.kinds[usable], rng), prior) for _ in range(n_bootstrap)]
-    return QualityModel(
-        features=tuple(features),
-        intercept=_rounded(own[0]),
-        weights=tuple(_rounded(weight) for weight in own[1:]),
-        slope=_rounded(slope),
-        offset=_rounded(offset),
-        bootstrap=tuple(tuple(_rounded(weight) for weight in fit) for fit in fits),
-    )
+    bounds = [(None, None), (0.0, None)]
+    found = minimize(objective, np.zeros(2), jac=True, method="L-BFGS-B", bounds=bounds, tol=1e-12)
+    return _rounded(found.x[0]), _rounded(found.x[1])
 
 
-def score_unseen(
-    rows: LabelledRows, features: Sequence[Feature], seed: int, fitter: Fitter | None = None
-) -> Numbers:
-    """Return the logit of each row from fits that saw neither its family of faults nor, if sound, the row itself.
-
-    For each family: fits without it on four fifths of the sound rows, in five folds. A faulty row gets the mean over
-    the fits without its family; a sound row the mean over the fits without that row; rows that are not used (see
-    `LabelledRows`) the mean over all fits. NaN where a column is missing.
-    """
-    fitter = fitter or partial(fit_logistic, prior=prior_weights(features))
-    z = half_lines(features, rows.columns)
-    usable = _usable(rows, z)
-    is_sound = _is_sound(rows)
-    fold = np.full(len(z), -1)
-    sound = np.flatnonzero(usable & is_sound)
-    fold[np.random.default_rng(seed).permutation(sound)] = np.arange(len(sound)) % FOLDS
-    total, count = np.zeros(len(z)), np.zeros(len(z))
-    for family in dict.fromkeys(rows.families[usable & ~is_sound].tolist()):
-        is_family = np.array([label == family for label in rows.families.tolist()], dtype=bool)
-        for left_out in range(FOLDS):
-            training = usable & ~is_family & (fold != left_out)
-            if not (training & ~is_sound).any():
-                continue  # the only family there is; nothing can be said about unseen kinds
-            weights = fitter(z[training], is_sound[training], np.ones(int(training.sum())))
-            scored = (is_family & ~is_sound) | (fold == left_out) | ~rows.is_used
-            total[scored] += (weights[0] + z @ weights[1:])[scored]
-            count[scored] += 1
-    return np.divide(total, count, out=np.full(len(z), np.nan), where=count > 0)
+def _bootstrap_fit(
+    rows: LabelledRows, features: Sequence[Feature], places: NDArray[np.intp], counts: NDArray[np.intp]
+) -> Fit:
+    """Return scales and calibration of the rows at `places`, each as often as it counts."""
+    drawn = np.repeat(places, counts)
+    values = [column[drawn] for column in rows.values(features)]
+    is_sound = rows.is_sound[drawn]
+    rescaled = _rescaled(features, values, is_sound)
+    d = distance(rescaled, values)
+    intercept, slope = calibrate(d, is_sound, np.ones(len(d)))
+    return Fit(intercept, slope, tuple(feature.values for feature in rescaled))
 
 
-def _usable(rows: LabelledRows, z: Numbers) -> NDArray[np.bool_]:
-    return rows.is_used & np.isfinite(z).all(axis=1)
-
-
-def _is_sound(rows: LabelledRows) -> NDArray[np.bool_]:
-    return np.array([family is SOUND for family in rows.families.tolist()], dtype=bool)
+def _rescaled(
+    features: Sequence[Feature], values: Sequence[Numbers], is_counted: NDArray[np.bool_]
+) -> list[Feature]:
+    """Return the features with the scales of the rows that count."""
+    return [
+        Feature(f.name, f.better, f.scores, knots(column[is_counted], f.scores, f.better), f.is_optional)
+        for f, column in zip(features, values, strict=True)
+    ]
 
 
 def _require_enough(rows: LabelledRows, usable: NDArray[np.bool_]) -> None:
-    is_sound = _is_sound(rows)
-    n_faulty, n_sound = int((usable & ~is_sound).sum()), int((usable & is_sound).sum())
-    if n_faulty < FEWEST_FAULTY or n_sound < FEWEST_FAULTY:
+    n_faulty, n_sound = int((usable & ~rows.is_sound).sum()), int((usable & rows.is_sound).sum())
+    if n_faulty < FEWEST or n_sound < FEWEST:
         raise TableError(
-            f"quality is fitted on at least {FEWEST_FAULTY} faulty and as many sound rows that have every column it "
+            f"quality is fitted on at least {FEWEST} faulty and as many sound rows that have every column it "
             f"uses; there are {n_faulty} and {n_sound}. Pass a larger --sample or --contamination."
         )
 
 
-def _calibration(unseen: Numbers, is_sound: NDArray[np.bool_]) -> tuple[float, float]:
-    """Return slope and offset that turn logits of unseen kinds into probabilities (Platt's scaling).
-
-    Without any order left in them the slope is 0: every row then has the share of sound rows as its quality.
-    """
-    known = np.isfinite(unseen)
-    if not known.any():
-        return 1.0, 0.0
-    offset, slope = fit_logistic(
-        unseen[known, None],
-        is_sound[known],
-        np.ones(int(known.sum())),
-        prior=np.zeros(1),
-        inverse_penalty=INVERSE_PENALTY_OF_CALIBRATION,
-    )
-    if slope > 0:
-        return float(slope), float(offset)
-    share = float(is_sound[known].mean())
-    return 0.0, float(np.log(share / (1 - share)))
-
-
-def _resampled(kinds: Labels, rng: np.random.Generator) -> Numbers:
+def _resampled(kinds: Labels, rng: np.random.Generator) -> NDArray[np.intp]:
     """Return how often each row is in a bootstrap sample in which every kind keeps its number of rows."""
-    counts = np.zeros(len(kinds))
+    counts = np.zeros(len(kinds), dtype=np.intp)
     labels = kinds.tolist()
     for kind in dict.fromkeys(labels):
         places = np.flatnonzero(np.array([label == kind for label in labels], dtype=bool))

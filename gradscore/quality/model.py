@@ -1,15 +1,18 @@
 """`quality`: the probability that a row is sound, from a few columns of its score table; numpy only.
 
-A logistic model on standardised columns, made to be read and redone by hand:
+No column is weighed by what faults were planted. Each says how far out a row lies at its bad end among sound rows, and
+what lies far out by any of them counts:
 
-    z_j     = clip((t_j(x_j) - center_j) / scale_j, -4, 4)      t: natural log or identity, as stored
-    s       = intercept + sum_j below_j min(z_j, 0) + above_j max(z_j, 0)
-    quality = 1 / (1 + exp(-(offset + slope s)))                slope and offset: calibration on faults left out
+    u_j     = normal score of column j at its bad end: 0 at the median of sound rows or better, 1 where 16 % of them are as
+              bad, 2 where 2.3 % are; between the stored knots by linear interpolation, beyond the last as there
+    d       = sum_j u_j^2
+    quality = 1 / (1 + exp(-(intercept - slope d)))       intercept and slope: calibration on planted faults
 
-`quality_low` and `quality_high` come from the same formula with the weights of bootstrap fits (2.5 % and 97.5 %
-quantiles). They are the uncertainty of the fit, not of the row's own scores. A row that lacks one of the columns
-has no quality: null, never a guess. Only columns that say nothing of some rows by nature, such as the loss of a stop
-token that was cut off, stand at z = 0 there.
+Normal scores are van der Waerden's (1952); the sum of their squares is a chi-squared statistic if columns are independent,
+after Fisher's way of combining tests. `quality_low` and `quality_high` come from the same formula with knots and calibration of
+bootstrap samples (2.5 % and 97.5 % quantiles). They are the uncertainty of the fit, not of the row's own scores. A row that
+lacks one of the columns has no quality: null, never a guess. Only columns that say nothing of some rows by nature, such as the
+loss of a stop token that was cut off, count 0 there.
 """
 
 import itertools
@@ -29,36 +32,34 @@ from gradscore.table.aside import written_aside
 Numbers = NDArray[np.float64]
 
 FORMAT = "gradscore quality"
-FORMAT_VERSION = 1
-CLIP = 4.0
-"""Standardised values beyond this count as this: one odd number must not outvote all other columns."""
-SMALLEST = 1e-6
-"""Values under this are raised to it before the logarithm is taken."""
+FORMAT_VERSION = 2
 TAIL = 0.025
 ROWS_PER_BLOCK = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One column of the score table, and how it is brought to a common scale."""
+    """One column of the score table, and which of its values are how bad."""
 
     name: str
-    transform: Literal["log", "identity"]
-    center: float
-    """Median of the transformed values of the rows that the model was fitted on."""
-    scale: float
-    """Their interquartile range / 1.349, the standard deviation if they were normal."""
-    better: Literal["high", "low", ""] = ""
-    """Which values should speak for a sound row, as the column's dictionary claims; the fit starts from it."""
+    better: Literal["high", "low"]
+    """The end at which sound rows lie, as the column's dictionary claims."""
+    scores: tuple[float, ...]
+    """Normal scores of the knots, from 0 at the median to that of the worst sound row."""
+    values: tuple[float, ...]
+    """The values that have these scores."""
     is_optional: bool = False
-    """Whether a row without a value counts as the median; elsewhere such a row has no quality."""
+    """Whether a row without a value counts 0; elsewhere such a row has no quality."""
 
-    def standardise(self, values: Numbers) -> Numbers:
-        """Return the column on the common scale; NaN where it has no value."""
-        if self.transform == "log":
-            values = np.log(np.maximum(values, SMALLEST))
-        z = np.clip((values - self.center) / self.scale, -CLIP, CLIP)
-        return np.where(np.isnan(z), 0.0, z) if self.is_optional else z
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Knots and calibration of one bootstrap sample."""
+
+    intercept: float
+    slope: float
+    values: tuple[tuple[float, ...], ...]
+    """Per feature, at the same normal scores as in the model."""
 
 
 @dataclass(frozen=True)
@@ -67,22 +68,23 @@ class QualityModel:
 
     features: tuple[Feature, ...]
     intercept: float
-    weights: tuple[float, ...]
-    """Two per feature, below and above its median: how much a standardised value speaks for a sound row, in logits."""
     slope: float
-    offset: float
-    """Calibration: logits of unseen kinds of fault are scaled by `slope` and moved by `offset`."""
-    bootstrap: tuple[tuple[float, ...], ...]
-    """Per bootstrap fit: its intercept, then its weights."""
+    """How many logits a unit of d takes away; never negative."""
+    bootstrap: tuple[Fit, ...]
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
     """Data, model and faults that it was fitted on."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
-    """How well it found kinds of fault that it was not fitted on, and beside which columns."""
+    """How well it found the planted faults, and beside which columns."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns that a table needs."""
         return tuple(feature.name for feature in self.features)
+
+    @property
+    def own(self) -> Fit:
+        """The fit on all rows."""
+        return Fit(self.intercept, self.slope, tuple(feature.values for feature in self.features))
 
 
 class Quality(NamedTuple):
@@ -102,22 +104,42 @@ def apply(model: QualityModel, columns: Mapping[str, Any]) -> Quality:
     missing = [name for name in model.names if name not in columns]
     if missing:
         raise TableError(missing_columns_message(missing, list(columns)))
-    z = half_lines(model.features, columns)
-    fits = np.array([(model.intercept, *model.weights), *model.bootstrap], dtype=np.float64)
+    values = [np.asarray(columns[name], dtype=np.float64) for name in model.names]
     parts = [
-        _probabilities(model, z[at : at + ROWS_PER_BLOCK], fits) for at in range(0, len(z), ROWS_PER_BLOCK)
+        _probabilities(model, [column[at : at + ROWS_PER_BLOCK] for column in values])
+        for at in range(0, len(values[0]), ROWS_PER_BLOCK)
     ]
     quality, low, high = np.concatenate(parts, axis=1) if parts else np.empty((3, 0))
     return Quality(quality, low, high)
 
 
-def half_lines(features: Sequence[Feature], columns: Mapping[str, Any]) -> Numbers:
-    """Return each feature of every row on the common scale, below its median and above it, [rows, 2 features].
+def distance(features: Sequence[Feature], columns: Sequence[Numbers]) -> Numbers:
+    """Return d of every row: the sum over the features of the squared normal score at the bad end; NaN where one is missing."""
+    return _distance(features, [feature.values for feature in features], columns)
 
-    A fault shows at one end of one column; with a single line the other end of the others would outvote it.
+
+def _distance(
+    features: Sequence[Feature], knots: Sequence[Sequence[float]], columns: Sequence[Numbers]
+) -> Numbers:
+    total = np.zeros(len(columns[0]))
+    for feature, values, column in zip(features, knots, columns, strict=True):
+        u = normal_scores(column, values, feature.scores, feature.better)
+        total += np.square(np.where(np.isnan(column), 0.0, u) if feature.is_optional else u)
+    return total
+
+
+def normal_scores(
+    column: Numbers, values: Sequence[float], scores: Sequence[float], better: Literal["high", "low"]
+) -> Numbers:
+    """Return how far out each value lies at the bad end, between 0 and the last of the scores.
+
+    Where several knots share a value it gets the middle of the lowest and the highest of their scores.
     """
-    z = [f.standardise(np.asarray(columns[f.name], dtype=np.float64)) for f in features]
-    return np.stack([half for one in z for half in (np.minimum(one, 0.0), np.maximum(one, 0.0))], axis=1)
+    sign = -1.0 if better == "high" else 1.0
+    bad, knots, at = sign * column, sign * np.asarray(values), np.asarray(scores)
+    highest = np.interp(bad, knots, at)
+    lowest = -np.interp(-bad, -knots[::-1], -at[::-1])
+    return np.asarray((highest + lowest) / 2)
 
 
 def missing_columns_message(missing: Sequence[str], found: Sequence[str]) -> str:
@@ -164,6 +186,11 @@ def read_quality(path: str | Path) -> QualityModel:
     version = content.get("format_version")
     if not isinstance(version, int):
         raise TableError(_damaged(path, f"format_version is {version!r}"))
+    if version < FORMAT_VERSION:
+        raise TableError(
+            f"{path} has format {version}, which this release no longer reads. Run `gradscore validate` again; with the "
+            "folder of the earlier run as --output nothing is scored anew."
+        )
     if version > FORMAT_VERSION:
         raise TableError(
             f"{path} has format {version}; this release reads up to {FORMAT_VERSION}. "
@@ -177,10 +204,8 @@ def _from_mapping(content: Mapping[str, Any], path: str | Path) -> QualityModel:
         model = QualityModel(
             features=tuple(_feature(feature) for feature in content["features"]),
             intercept=float(content["intercept"]),
-            weights=tuple(float(weight) for weight in content["weights"]),
             slope=float(content["slope"]),
-            offset=float(content["offset"]),
-            bootstrap=tuple(tuple(float(weight) for weight in fit) for fit in content["bootstrap"]),
+            bootstrap=tuple(_fit(fit) for fit in content["bootstrap"]),
             fitted_on=dict(content["fitted_on"]),
             evidence=dict(content["evidence"]),
         )
@@ -193,35 +218,61 @@ def _from_mapping(content: Mapping[str, Any], path: str | Path) -> QualityModel:
 
 
 def _feature(content: Mapping[str, Any]) -> Feature:
-    numbers = {name: float(content[name]) for name in ("center", "scale")}
-    return Feature(**{**content, **numbers})
+    return Feature(
+        **{**content, "scores": _numbers(content["scores"]), "values": _numbers(content["values"])}
+    )
+
+
+def _fit(content: Mapping[str, Any]) -> Fit:
+    values = tuple(_numbers(knots) for knots in content["values"])
+    return Fit(float(content["intercept"]), float(content["slope"]), values)
+
+
+def _numbers(content: Sequence[Any]) -> tuple[float, ...]:
+    return tuple(float(number) for number in content)
 
 
 def _mistake(model: QualityModel) -> str | None:
     """Return what makes the numbers of a model unusable, though each can be read; None where they are in order."""
     if not model.features:
         return "it has no features"
-    n_weights = 2 * len(model.features)
-    if len(model.weights) != n_weights or any(len(fit) != n_weights + 1 for fit in model.bootstrap):
-        return f"{len(model.features)} features take {n_weights} weights, in every bootstrap fit too"
     for feature in model.features:
-        if feature.transform not in ("log", "identity"):
-            return f"{feature.name} has the transform {feature.transform!r}"
-        if not (math.isfinite(feature.center) and 0 < feature.scale < math.inf):
-            return f"{feature.name} has center {feature.center} and scale {feature.scale}"
-    own = (model.intercept, *model.weights, model.slope, model.offset)
-    if not all(map(math.isfinite, itertools.chain(own, *model.bootstrap))):
+        if feature.better not in ("high", "low"):
+            return f"{feature.name} is better {feature.better!r}"
+        if len(feature.scores) < 2 or not _rises(feature.scores, "low"):
+            return f"the scores of {feature.name} do not rise: {list(feature.scores)}"
+    for fit in (model.own, *model.bootstrap):
+        if [len(values) for values in fit.values] != [len(feature.scores) for feature in model.features]:
+            return "it has not one value for each score, in every bootstrap fit too"
+        for feature, values in zip(model.features, fit.values, strict=True):
+            if not _rises(values, feature.better):
+                return f"the values of {feature.name} do not go one way: {list(values)}"
+    numbers = (
+        (fit.intercept, fit.slope, *itertools.chain(*fit.values)) for fit in (model.own, *model.bootstrap)
+    )
+    if not all(map(math.isfinite, itertools.chain(*numbers))):
         return "one of its numbers is not finite"
     return None
+
+
+def _rises(values: Sequence[float], better: str) -> bool:
+    """Return whether values go from good to bad and never back."""
+    pairs = itertools.pairwise(values if better == "low" else reversed(values))
+    return all(first <= second for first, second in pairs)
 
 
 def _damaged(path: str | Path, what: str) -> str:
     return f"The quality model {path} is damaged ({what}). Run `gradscore validate` again."
 
 
-def _probabilities(model: QualityModel, z: Numbers, fits: Numbers) -> Numbers:
-    """Return quality, low and high, [3, rows]; the first of the fits is the model's own."""
-    logits = model.offset + model.slope * (fits[:, :1] + fits[:, 1:] @ z.T)
+def _probabilities(model: QualityModel, columns: Sequence[Numbers]) -> Numbers:
+    """Return quality, low and high, [3, rows]."""
+    logits = np.array(
+        [
+            fit.intercept - fit.slope * _distance(model.features, fit.values, columns)
+            for fit in (model.own, *model.bootstrap)
+        ]
+    )
     with np.errstate(over="ignore"):  # exp of a very negative logit is infinite, and the probability 0
         probabilities = 1 / (1 + np.exp(-logits))
     quality = probabilities[0]

@@ -23,7 +23,7 @@ ROWS_PER_BLOCK = 2000
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its 95 % bootstrap interval."""
+    """A number with its bootstrap interval, 95 % unless a function says another level."""
 
     value: float
     low: float
@@ -88,7 +88,9 @@ def estimate_auroc(worth: Numbers, is_faulty: Flags, draws: Draws) -> Estimate |
     return None if value is None else with_interval(value, bootstrap_auroc(worth, is_faulty, draws))
 
 
-def estimate_gain(worth: Numbers, baseline: Numbers, is_faulty: Flags, draws: Draws) -> Estimate | None:
+def estimate_gain(
+    worth: Numbers, baseline: Numbers, is_faulty: Flags, draws: Draws, level: float = LEVEL
+) -> Estimate | None:
     """Return AUROC of `worth` minus AUROC of `baseline` over rows that have both, with its paired interval."""
     both = ~np.isnan(worth) & ~np.isnan(baseline)
     first, second = (np.where(both, values, np.nan) for values in (worth, baseline))
@@ -96,12 +98,12 @@ def estimate_gain(worth: Numbers, baseline: Numbers, is_faulty: Flags, draws: Dr
     if value is None or base is None:
         return None
     differences = bootstrap_auroc(first, is_faulty, draws) - bootstrap_auroc(second, is_faulty, draws)
-    return with_interval(value - base, differences)
+    return with_interval(value - base, differences, level)
 
 
-def with_interval(value: float, drawn: Numbers) -> Estimate:
+def with_interval(value: float, drawn: Numbers, level: float = LEVEL) -> Estimate:
     """Return a value with the percentile interval of its bootstrap draws."""
-    tail = (1 - LEVEL) / 2
+    tail = (1 - level) / 2
     low, high = np.nanquantile(drawn, [tail, 1 - tail])
     return Estimate(value, float(low), float(high))
 

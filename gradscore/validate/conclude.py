@@ -51,14 +51,13 @@ def conclude(
     hidden = [kind.name for kind in FAULT_KINDS.values() if not kind.is_in_row]
     rows = mark(table, dict(enumerate(faults)), hidden)
     evaluation = evaluate(rows, top_k, seed)
-    families = {kind.name: kind.family for kind in FAULT_KINDS.values()}
     lines = [
         *best_lines(evaluation, _gain_over_baseline(rows, evaluation, seed)),
         *column_lines(evaluation),
         control_line(evaluation),
     ]
     try:
-        judgement = judge_quality(rows, families, evaluation, fitted_on, seed)
+        judgement = judge_quality(rows, evaluation, fitted_on, seed)
         lines[:0] = quality_lines(judgement)
     except TableError as error:  # the columns are judged all the same
         judgement = None
@@ -73,7 +72,7 @@ def write_conclusion(conclusion: Conclusion, folder: Path, planted: Mapping[str,
         StorageError: a file cannot be written.
     """
     judgement = conclusion.judgement
-    write_picture(conclusion.evaluation, judgement.unseen if judgement else None, folder / PICTURE)
+    write_picture(conclusion.evaluation, judgement.quality if judgement else None, folder / PICTURE)
     if judgement is not None:
         write_quality(judgement.model, folder / QUALITY)
     else:
@@ -96,7 +95,7 @@ def result_of(conclusion: Conclusion, planted: Mapping[str, Any]) -> dict[str, A
         "lines": list(conclusion.lines),
         "columns": [_column(column) for column in evaluation.columns],
         "control": _column(evaluation.control),
-        "quality": None if judgement is None else {**_column(judgement.unseen), **judgement.model.evidence},
+        "quality": None if judgement is None else {**_column(judgement.quality), **judgement.model.evidence},
         "cut": {"top_k": evaluation.top_k},
     }
 

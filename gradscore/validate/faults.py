@@ -48,8 +48,6 @@ class FaultKind:
     name: str
     meaning: str
     plant: Plant
-    family: str
-    """Kinds of one family are alike: a score is judged on none of them after it was fitted on one."""
     needs_question: bool
     """False for a fault that shows in the text alone, which plain text can have too."""
     is_in_row: bool
@@ -64,16 +62,15 @@ def fault_kind(
     name: str,
     meaning: str,
     *,
-    family: str | None = None,
     needs_question: bool = False,
     is_in_row: bool = True,
 ) -> Callable[[Plant], Plant]:
-    """Return a decorator that registers a function as a kind of fault; a family of its own unless one is given."""
+    """Return a decorator that registers a function as a kind of fault."""
 
     def register(plant: Plant) -> Plant:
         if name in FAULT_KINDS:
             raise ValueError(f"A kind of fault is named {name!r} already; kinds need names of their own.")
-        FAULT_KINDS[name] = FaultKind(name, meaning, plant, family or name, needs_question, is_in_row)
+        FAULT_KINDS[name] = FaultKind(name, meaning, plant, needs_question, is_in_row)
         return plant
 
     return register
@@ -97,7 +94,7 @@ def choose_kinds(text: str | None) -> tuple[FaultKind, ...]:
     return tuple(FAULT_KINDS[name] for name in names)
 
 
-@fault_kind("swapped", "the answer of another row", family="foreign answer", needs_question=True)
+@fault_kind("swapped", "the answer of another row", needs_question=True)
 def swapped(row: Exchange, others: Sequence[Exchange], rng: Random) -> Planted | None:
     """Give the row another row's answer, of another category where there is one, so that it seldom fits."""
     foreign = _foreign(row, others)
@@ -119,12 +116,7 @@ def word_salad(row: Exchange, others: Sequence[Exchange], rng: Random) -> Plante
     return Planted(row, spoil.word_salad(row.answer, words, rng)) if words else None
 
 
-@fault_kind(
-    "wrong_language",
-    "the answer of a row in another script",
-    family="foreign answer",
-    needs_question=True,
-)
+@fault_kind("wrong_language", "the answer of a row in another script", needs_question=True)
 def wrong_language(row: Exchange, others: Sequence[Exchange], rng: Random) -> Planted | None:
     """Give the row an answer in another script than its own, from a row that is written in that script."""
     own = script_of(row.answer)
@@ -148,7 +140,6 @@ def duplicate(row: Exchange, others: Sequence[Exchange], rng: Random) -> Planted
 @fault_kind(
     "contradiction",
     "another row's question once more, with an answer that is not its own",
-    family="foreign answer",
     needs_question=True,
 )
 def contradiction(row: Exchange, others: Sequence[Exchange], rng: Random) -> Planted | None:

@@ -15,11 +15,11 @@ INCHES_PER_COLUMN = 0.32
 DOTS_PER_INCH = 130
 
 
-def draw(evaluation: Evaluation, unseen: ColumnResult | None) -> Figure:
-    """Return the figure, best column on top; `unseen` is quality on kinds left out, marked by a star."""
-    candidates = [*([unseen] if unseen else []), *evaluation.columns, evaluation.control]
+def draw(evaluation: Evaluation, quality: ColumnResult | None) -> Figure:
+    """Return the figure, best column on top; quality, if there is one, is marked by a star."""
+    candidates = [*([quality] if quality else []), *evaluation.columns, evaluation.control]
     shown = [column for column in candidates if column.auroc[ALL] is not None]
-    names = [_label(column, unseen) for column in shown]
+    names = [_label(column, quality) for column in shown]
     kinds = list(evaluation.counts)
     height = 1.9 + INCHES_PER_COLUMN * len(shown)
     # A figure of its own, not pyplot's: nothing is registered, nothing needs a screen.
@@ -37,19 +37,19 @@ def draw(evaluation: Evaluation, unseen: ColumnResult | None) -> Figure:
     return figure
 
 
-def write_picture(evaluation: Evaluation, unseen: ColumnResult | None, path: Path) -> None:
+def write_picture(evaluation: Evaluation, quality: ColumnResult | None, path: Path) -> None:
     """Write the figure as PNG.
 
     Raises:
         StorageError: the file cannot be written.
     """
-    figure = draw(evaluation, unseen)
+    figure = draw(evaluation, quality)
     with written_aside(path, what="the picture", safe="The scores are safe.") as aside:
         figure.savefig(aside, format="png", dpi=DOTS_PER_INCH)
 
 
-def _label(column: ColumnResult, unseen: ColumnResult | None) -> str:
-    mark = " ★" if column is unseen else " (direction chosen)" if column.is_direction_chosen else ""
+def _label(column: ColumnResult, quality: ColumnResult | None) -> str:
+    mark = " ★" if column is quality else " (direction chosen)" if column.is_direction_chosen else ""
     return column.name + mark
 
 
@@ -62,7 +62,7 @@ def _draw_intervals(axes: Axes, shown: Sequence[ColumnResult]) -> None:
         axes.plot([estimate.value], [place], "o", color=colour)
     axes.axvline(0.5, color="black", linewidth=0.8, linestyle="--")
     axes.set_xlim(0, 1)
-    axes.set_xlabel("AUROC, 95 % interval (0.5: chance)\n★: on kinds of fault that it was not fitted on")
+    axes.set_xlabel("AUROC, 95 % interval (0.5: chance)\n★: its order was not fitted to these faults")
 
 
 def _draw_kinds(axes: Axes, shown: Sequence[ColumnResult], kinds: Sequence[str]) -> AxesImage:

@@ -48,20 +48,21 @@ def best_lines(evaluation: Evaluation, gain_over_baseline: Estimate | None) -> l
 
 
 def quality_lines(judgement: Judgement) -> list[str]:
-    """Return how quality does on unseen kinds of fault, whether gradients helped, and whether it is worth having."""
-    overall = judgement.unseen.auroc[ALL]
-    lines = [f"quality, on kinds of fault that it was not fitted on: AUROC {interval(overall)}."]
+    """Return how well quality finds the faults, whether gradients helped, and whether it is worth having."""
+    overall = judgement.quality.auroc[ALL]
+    lines = [f"quality, whose order was not fitted to these faults: AUROC {interval(overall)}."]
     if judgement.gain_of_gradients is not None:
         gain = _gain(judgement.gain_of_gradients)
         lines.append(
-            f"Gradient columns in quality: {gain}; they are used."
+            f"Gradients in quality: {judgement.gradient_column} adds most, {gain}; it is used."
             if judgement.uses_gradients
-            else f"Gradient columns add nothing to quality on this data: {gain}; they are left out."
+            else f"Gradient columns add nothing to quality on this data; the best, {judgement.gradient_column}: {gain}. "
+            "They are left out."
         )
     if judgement.gain_over_best is not None:
         lines.append(f"quality against {judgement.best_single}: {_gain(judgement.gain_over_best)}.")
-    if judgement.unseen.verdict != "finds faults":
-        lines.append("quality does NOT find unseen kinds of fault on this data. Do not filter by it.")
+    if judgement.quality.verdict != "finds faults":
+        lines.append("quality does NOT find the planted faults on this data. Do not filter by it.")
     return lines
 
 

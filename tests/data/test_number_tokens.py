@@ -13,7 +13,9 @@ def test_tokens_that_write_a_digit_count_and_special_ones_do_not() -> None:
     assert number_ids(tokenizer) == digits
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|end_2|>"]})
     tokenizer.add_tokens(["year 2000", "٣", "three", "三"])
-    assert number_ids(tokenizer) == digits | {tokenizer.convert_tokens_to_ids(word) for word in ("year 2000", "٣")}
+    assert number_ids(tokenizer) == digits | {
+        tokenizer.convert_tokens_to_ids(word) for word in ("year 2000", "٣")
+    }
 
 
 def test_a_name_with_a_digit_that_writes_none_does_not_count() -> None:

@@ -71,3 +71,25 @@ def test_without_a_column_that_the_table_has_there_is_no_advice(tmp_path: Path, 
 
 def test_a_table_without_quality_has_no_advice(tmp_path: Path) -> None:
     assert read_advice(read_table(write_table(tmp_path / "s.parquet", [scored(0)]))) is None
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        (
+            "finds faults",
+            "quality was fitted on rows.jsonl with tiny, AUROC 0.87 [0.83, 0.91] on planted faults.",
+        ),
+        (
+            "does not find faults",
+            "Warning: quality was fitted on rows.jsonl with tiny, AUROC 0.87 [0.83, 0.91] on planted faults: it does not find "
+            "them. Do not filter by it.",
+        ),
+    ],
+)
+def test_who_ranks_by_quality_is_told_what_it_is_worth(tmp_path: Path, verdict: str, said: str) -> None:
+    evidence = {"auroc": {"all": LOSS["auroc"]}, "verdict": verdict}
+    fitted_on = {"dataset": "rows.jsonl", "language_model": {"name": "tiny"}}
+    quality = {"evidence": evidence, "fitted_on": fitted_on}
+    scores = read_table(write_table(tmp_path / "s.parquet", [scored(0), scored(1)], quality=quality))
+    assert resolve_by(scores, FilterConfig(by="quality")) == (FilterConfig(by="quality"), [said])

@@ -124,7 +124,9 @@ def test_views_that_share_their_lower_layers_have_the_same_measures(
     model: Path, dataset: Path, tmp_path: Path
 ) -> None:
     """The loop engine runs the whole model for every pass; the hooks engine starts above what is shared."""
-    asked = "default,perplexity,entropy,el2n,stop_loss,ifd,loss_alone,contrast_norm,contrast_cosine"
+    asked = (
+        "default,perplexity,entropy,el2n,peak_excess,stop_loss,ifd,loss_alone,contrast_norm,contrast_cosine"
+    )
     tables = []
     for engine in ("hooks", "loop"):
         output = tmp_path / f"{engine}.parquet"
@@ -142,8 +144,8 @@ def test_a_quality_that_no_row_could_have_is_refused(model: Path, tmp_path: Path
     """With `all` the columns stayed empty in silence; else the message spoke of --measures, which nobody had given."""
     dataset = write_jsonl(tmp_path / "d.jsonl", [{"text": f"a story of {i}"} for i in range(6)])
     path = tmp_path / "quality.json"
-    feature = Feature("ifd", "log", 0.0, 1.0)
-    write_quality(QualityModel((feature,), 0.0, (0.0, 0.0), 1.0, 0.0, ((0.0, 0.0, 0.0),)), path)
+    feature = Feature("ifd", "low", (0.0, 1.0), (0.5, 1.0))
+    write_quality(QualityModel((feature,), intercept=2.0, slope=1.0, bootstrap=()), path)
     with pytest.raises(
         UnsupportedError, match=r"--quality .* needs ifd, .*rows have no instruction.* Leave --quality out"
     ):

@@ -12,7 +12,7 @@ from gradscore.cli.main import main
 from gradscore.config import RunConfig
 from gradscore.errors import ConfigError, TableError
 from gradscore.pipeline import validate_dataset
-from gradscore.quality.model import Feature, QualityModel, apply, read_quality, write_quality
+from gradscore.quality.model import Feature, Fit, QualityModel, apply, read_quality, write_quality
 from tests.pipeline.counter import ROWS_PER_BATCH, Counter
 from tests.pipeline.runs import WARMUP, Listener, alpaca_rows, filter, read, score, settings, write_jsonl
 
@@ -126,12 +126,10 @@ def test_quality_may_use_alignment_which_is_known_only_when_all_rows_are(
     model: Path, dataset: Path, tmp_path: Path
 ) -> None:
     fitted = QualityModel(
-        features=(Feature("alignment", "identity", 0.0, 0.5),),
-        intercept=0.0,
-        weights=(1.0, 1.0),
+        features=(Feature("alignment", "high", (0.0, 1.0, 2.0), (1.0, 0.5, -1.0)),),
+        intercept=2.0,
         slope=1.0,
-        offset=0.0,
-        bootstrap=((0.1, 0.9, 0.9), (-0.1, 1.1, 1.1)),
+        bootstrap=(Fit(2.1, 0.9, ((1.0, 0.6, -1.0),)), Fit(1.9, 1.1, ((1.0, 0.4, -1.0),))),
     )
     write_quality(fitted, tmp_path / "quality.json")
     path = tmp_path / "quality.json"
@@ -227,9 +225,10 @@ def test_the_command_prints_a_table_that_fits(
     words = [str(word) for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
     assert main(["validate", *words]) == 0
     captured = capsys.readouterr()
-    assert "Next: gradscore score ... --quality" in captured.err
+    is_worth_it = "Do not filter by it" not in captured.out
+    assert ("Next: gradscore score ... --quality" in captured.err) == is_worth_it
     assert "AUROC of 'faulty rows score worse'" in captured.out
-    assert "(unseen kinds)" in captured.out
+    assert "whose order was not fitted to these faults" in captured.out
     assert "of the faulty dropped" in captured.out
     assert max(len(line) for line in captured.out.splitlines() if "│" in line or "┃" in line) <= 80
     assert "…" not in captured.out

@@ -16,15 +16,16 @@ from gradscore.quality.columns import (
     quality_columns,
     with_needed_measures,
 )
-from gradscore.quality.model import Feature, QualityModel, apply
+from gradscore.quality.model import Feature, Fit, QualityModel, apply
 
 MODEL = QualityModel(
-    features=(Feature("base_loss", "log", 0.0, 1.0), Feature("n_target_tokens", "log", 2.0, 1.0)),
+    features=(
+        Feature("base_loss", "low", (0.0, 2.0), (1.0, 4.0)),
+        Feature("n_target_tokens", "low", (0.0, 2.0), (3.0, 9.0)),
+    ),
     intercept=1.0,
-    weights=(-1.0, -1.0, 0.5, 0.5),
     slope=1.0,
-    offset=0.0,
-    bootstrap=((0.9, -1.1, -1.1, 0.4, 0.4), (1.1, -0.9, -0.9, 0.6, 0.6)),
+    bootstrap=(Fit(0.9, 0.8, ((1.1, 3.5), (3.0, 9.0))), Fit(1.1, 1.2, ((0.9, 4.5), (3.0, 9.0)))),
     fitted_on={"language_model": {"name": "tiny", "fingerprint": "abc"}, "settings": to_mapping(RunConfig())},
     evidence={"best_column": None},
 )
@@ -54,7 +55,7 @@ def test_needed_measures_are_turned_on_beside_those_asked_for() -> None:
 
 
 def test_a_column_that_nobody_can_make_is_refused() -> None:
-    model = replace(MODEL, features=(Feature("aura", "log", 0.0, 1.0),), weights=(1.0, 1.0), bootstrap=())
+    model = replace(MODEL, features=(Feature("aura", "low", (0.0, 1.0), (0.0, 1.0)),), bootstrap=())
     with pytest.raises(
         TableError, match=r"columns that this release cannot make: aura\. Run `gradscore validate`"
     ):
@@ -73,5 +74,5 @@ def test_a_model_that_says_nothing_of_its_origin_differs_in_nothing() -> None:
     assert differences(replace(MODEL, fitted_on={}), "abc", to_mapping(RunConfig())) == []
 
 
-def test_the_footer_has_weights_and_evidence_but_no_bootstrap() -> None:
-    assert set(described(MODEL)) == {"columns", "intercept", "weights", "fitted_on", "evidence"}
+def test_the_footer_has_calibration_and_evidence_but_no_bootstrap() -> None:
+    assert set(described(MODEL)) == {"columns", "intercept", "slope", "fitted_on", "evidence"}

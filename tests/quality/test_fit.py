@@ -1,4 +1,7 @@
-"""Tests quality/fit.py: against scikit-learn, on known data, and that no fit ever sees what it is judged on."""
+"""Tests quality/fit.py: scales against plain quantiles, the calibration against scikit-learn, and that no sound row is scaled by itself."""
+
+from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -6,198 +9,173 @@ from sklearn.linear_model import LogisticRegression
 
 from gradscore.errors import TableError
 from gradscore.quality.fit import (
+    FEWEST_OPTIONAL,
     FOLDS,
     INVERSE_PENALTY,
     LabelledRows,
+    calibrate,
     choose_features,
-    fit_logistic,
     fit_quality,
-    prior_weights,
-    score_unseen,
+    knot_scores,
+    knots,
+    score_out_of_fold,
 )
-from gradscore.quality.model import Feature, Numbers, apply, half_lines
+from gradscore.quality.model import apply, distance
 
-FAMILIES = ("foreign", "broken", "boilerplate")
-ROW = "row"
+KINDS = ("swapped", "truncated", "refusal")
+BETTER = {"loss": "low", "alignment": "high", "noise": "low", "stop_loss": "low"}
 
 
 def labelled(n_sound: int = 60, n_each: int = 10, n_unused: int = 4, strength: float = 2.0) -> LabelledRows:
-    """Return rows whose faulty ones have a higher `loss`; `number` says which row it is; `noise` says nothing."""
-    families = np.array(
-        [None] * n_sound + [f for f in FAMILIES for _ in range(n_each)] + ["copy"] * n_unused, dtype=object
+    """Return rows whose faulty ones have a higher `loss`; `noise` says nothing."""
+    kinds = np.array(
+        [None] * n_sound + [kind for kind in KINDS for _ in range(n_each)] + ["copy"] * n_unused, dtype=object
     )
     rng = np.random.default_rng(0)
-    n = len(families)
-    is_faulty = np.array([family in FAMILIES for family in families])
+    is_faulty = np.array([kind in KINDS for kind in kinds])
     columns = {
-        "loss": np.exp(rng.normal(size=n) + strength * is_faulty),
-        "noise": rng.normal(size=n),
-        "number": np.arange(n, dtype=float),
+        "loss": np.exp(rng.normal(size=len(kinds)) + strength * is_faulty),
+        "noise": rng.normal(size=len(kinds)),
     }
-    return LabelledRows(columns, families, families, families != "copy")
+    return LabelledRows(columns, kinds, kinds != "copy")
 
 
-def test_the_stored_model_is_scikit_learns() -> None:
-    rows = labelled()
-    features = choose_features(rows.columns, ["loss", "noise"])
-    unseen = score_unseen(rows, features, seed=0)
-    model = fit_quality(rows, features, unseen, seed=0, n_bootstrap=3)
-    used = rows.is_used
-    z, is_sound = half_lines(features, rows.columns), np.array([f is None for f in rows.families])
-    logistic = LogisticRegression(C=INVERSE_PENALTY, max_iter=1000, tol=1e-10).fit(z[used], is_sound[used])
-    calibration = LogisticRegression(C=1.0, max_iter=1000, tol=1e-10).fit(unseen[used, None], is_sound[used])
-    expected = calibration.predict_proba(logistic.decision_function(z)[:, None])[:, 1]
-    np.testing.assert_allclose(apply(model, rows.columns).quality, expected, atol=1e-5)
+def of_sound(rows: LabelledRows) -> dict[str, np.ndarray]:
+    return {name: values[rows.is_sound] for name, values in rows.columns.items()}
+
+
+def features_of(rows: LabelledRows, *names: str) -> tuple:
+    return choose_features(of_sound(rows), names, BETTER)
+
+
+def test_knots_are_quantiles_of_the_bad_half() -> None:
+    values = np.random.default_rng(1).exponential(size=200)
+    scores = knot_scores(200)
+    assert scores[:3] == (0.0, 0.5, 1.0)
+    assert scores[-1] == pytest.approx(NormalDist().inv_cdf(199.5 / 200), rel=1e-5)
+    low = knots(values, scores, "low")
+    assert low[0] == pytest.approx(np.median(values), rel=1e-5)
+    assert low[-1] == pytest.approx(values.max(), rel=1e-5)
+    worse = np.mean(values > low[2])
+    assert worse == pytest.approx(1 - NormalDist().cdf(1.0), abs=1 / 200)
+    assert knots(-values, scores, "high") == tuple(-value for value in low)
+
+
+def test_the_calibration_is_scikit_learns() -> None:
+    rng = np.random.default_rng(2)
+    d = rng.exponential(size=80) * 4
+    is_sound = rng.random(80) < 1 / (1 + np.exp(-(1.5 - 0.6 * d)))
+    weight = rng.random(80) + 0.5
+    twin = LogisticRegression(C=INVERSE_PENALTY, tol=1e-10).fit(d[:, None], is_sound, sample_weight=weight)
+    intercept, slope = calibrate(d, is_sound, weight)
+    assert intercept == pytest.approx(twin.intercept_[0], abs=1e-3)
+    assert slope == pytest.approx(-twin.coef_[0, 0], abs=1e-3)
+
+
+def test_where_faulty_rows_lie_no_farther_out_quality_is_the_share_of_sound_rows() -> None:
+    rows = labelled(strength=-2.0)
+    model = fit_quality(rows, features_of(rows, "loss"), seed=0, n_bootstrap=2)
+    assert model.slope == 0.0
+    np.testing.assert_allclose(apply(model, rows.columns).quality, 60 / 90, atol=1e-4)
 
 
 def test_sound_rows_have_the_higher_quality_and_it_is_calibrated() -> None:
     rows = labelled(n_sound=300, n_each=40)
-    features = choose_features(rows.columns, ["loss", "noise"], {"loss": "low"})
-    model = fit_quality(rows, features, score_unseen(rows, features, seed=0), seed=0, n_bootstrap=50)
-    quality, low, high = apply(model, rows.columns)
-    is_sound = np.array([f is None for f in rows.families])[rows.is_used]
-    quality, low, high = quality[rows.is_used], low[rows.is_used], high[rows.is_used]
+    model = fit_quality(rows, features_of(rows, "loss", "noise"), seed=0, n_bootstrap=50)
+    found = apply(model, rows.columns)
+    quality, low, high = (values[rows.is_used] for values in found)
+    is_sound = rows.is_sound[rows.is_used]
     assert quality[is_sound].mean() > quality[~is_sound].mean() + 0.3
     assert quality.mean() == pytest.approx(is_sound.mean(), abs=0.03)
     assert (low <= quality).all()
     assert (quality <= high).all()
     assert (high - low).mean() > 0.02
-    assert model.weights[1] < 0, "a high loss speaks against a row"
 
 
-class LeakDetector:
-    """Fits nothing, and remembers which rows each fit was given, by their `number`."""
-
-    def __init__(self, center: float, scale: float) -> None:
-        self.seen: list[set[int]] = []
-        self._center, self._scale = center, scale
-
-    def __call__(self, z: Numbers, is_sound: np.ndarray, weight: Numbers) -> Numbers:
-        rows = np.rint(z.sum(1) * self._scale + self._center).astype(int)
-        self.seen.append(set(rows.tolist()))
-        # The intercept tells fits apart: the score of a row is then the mean of the numbers of its fits.
-        return np.array([float(len(self.seen) - 1), 0.0, 0.0])
-
-
-def test_no_fit_sees_the_kind_or_the_sound_row_that_it_scores() -> None:
+def test_no_sound_row_is_scored_by_a_scale_that_it_is_part_of() -> None:
+    """The worst sound row of all lies as far out as the worst of the others, wherever it is itself."""
     rows = labelled()
-    (feature,) = choose_features({"number": rows.columns["number"] - 40}, ["number"])
-    rows.columns["number"][:] -= 40  # both signs, so that the numbers are not taken by their logarithm
-    detector = LeakDetector(feature.center, feature.scale)
-    scores = score_unseen(rows, [feature], seed=0, fitter=detector)
-    number = rows.columns["number"].astype(int)
-    assert len(detector.seen) == FOLDS * len(FAMILIES)
-    for at, family in enumerate(FAMILIES):
-        own = set(number[rows.families == family].tolist())
-        fits = range(at * FOLDS, (at + 1) * FOLDS)
-        assert all(not detector.seen[fit] & own for fit in fits)
-        assert all(scores[rows.families == family] == np.mean(fits))
-    sound = number[[family is None for family in rows.families]]
-    for row in sound:
-        without = [fit for fit, seen in enumerate(detector.seen) if row not in seen]
-        assert len(without) == len(FAMILIES)
-        assert scores[number == row] == pytest.approx(np.mean(without))
-    unused = set(number[~rows.is_used].tolist())
-    assert not any(seen & unused for seen in detector.seen)
-    assert len(set.union(*detector.seen)) == len(number) - len(unused)
-
-
-def test_a_single_family_leaves_nothing_to_judge_by() -> None:
-    rows = labelled()
-    one = LabelledRows(
-        rows.columns,
-        rows.families,
-        rows.kinds,
-        rows.is_used & (rows.families != "broken") & (rows.families != "foreign"),
+    (feature,) = features_of(rows, "loss")
+    place = int(np.argmax(np.where(rows.is_sound, rows.columns["loss"], 0)))
+    moved = {"loss": rows.columns["loss"].copy()}
+    moved["loss"][place] *= 1000
+    before, after = (
+        score_out_of_fold(changed, [feature], seed=0)[place]
+        for changed in (rows, replace(rows, columns=moved))
     )
-    features = choose_features(rows.columns, ["loss"])
-    unseen = score_unseen(one, features, seed=0)
-    assert np.isnan(unseen).all()
-    model = fit_quality(one, features, unseen, seed=0, n_bootstrap=2)
-    assert (model.slope, model.offset) == (1.0, 0.0)
+    assert before == after == pytest.approx(feature.scores[-1] ** 2)
 
 
-def test_where_unseen_kinds_are_not_found_quality_says_nothing() -> None:
+def test_a_sound_row_is_scored_by_the_other_folds_and_a_faulty_one_by_all() -> None:
     rows = labelled()
-    features = choose_features(rows.columns, ["loss", "noise"])
-    is_sound = np.array([f is None for f in rows.families])
-    model = fit_quality(rows, features, np.where(is_sound, -1.0, 1.0), seed=0, n_bootstrap=2)
-    assert model.slope == 0
-    np.testing.assert_allclose(apply(model, rows.columns).quality, 60 / 90, atol=1e-5)
+    features = features_of(rows, "loss")
+    found = score_out_of_fold(rows, features, seed=3)
+    order = np.random.default_rng(3).permutation(60)  # the 60 sound rows come first
+    fold = np.empty(60, dtype=int)
+    fold[order] = np.arange(60) % FOLDS
+    by_fold = []
+    for left_out in range(FOLDS):
+        others = rows.columns["loss"][:60][fold != left_out]
+        scaled = replace(features[0], values=knots(others, features[0].scores, "low"))
+        by_fold.append(distance([scaled], [rows.columns["loss"]]))
+    np.testing.assert_allclose(found[:60], np.array(by_fold)[fold, np.arange(60)])
+    np.testing.assert_allclose(found[60:], np.mean(by_fold, axis=0)[60:])
+
+
+def test_planted_kinds_do_not_change_the_order_of_rows() -> None:
+    rows = labelled()
+    features = features_of(rows, "loss", "noise")
+    fewer = replace(rows, is_used=rows.is_used & (rows.kinds != "swapped"))
+    first, second = (
+        apply(fit_quality(some, features, seed=0, n_bootstrap=1), rows.columns).quality
+        for some in (rows, fewer)
+    )
+    assert not np.allclose(first, second), "the probabilities follow from the faults"
+    ties = np.unique(first).size
+    assert np.unique(second).size == ties
+    assert (np.argsort(first, kind="stable") == np.argsort(second, kind="stable")).all()
 
 
 def test_the_same_seed_gives_the_same_model() -> None:
     rows = labelled()
-    features = choose_features(rows.columns, ["loss", "noise"])
-    a, b, c = (
-        fit_quality(rows, features, score_unseen(rows, features, seed), seed, n_bootstrap=3)
-        for seed in (1, 1, 2)
-    )
+    features = features_of(rows, "loss", "noise")
+    a, b, c = (fit_quality(rows, features, seed, n_bootstrap=3) for seed in (1, 1, 2))
     assert a == b
     assert a.bootstrap != c.bootstrap
 
 
-def test_features_are_complete_varied_and_taken_by_logarithm_where_positive() -> None:
+def test_features_are_complete_varied_and_claim_an_end() -> None:
     columns = {
-        "positive": np.array([1.0, 2, 3, 4] * 10),
-        "signed": np.array([-1.0, 2, 3, 4] * 10),
+        "plain": np.array([1.0, 2, 3, 4] * 10),
         "constant": np.ones(40),
         "gappy": np.array([np.nan, 2, 3, 4] * 10),
         "one_gap": np.array([np.nan] + [1.0, 2, 3] * 13),
+        "no_claim": np.arange(40.0),
+        "stop_loss": np.where(np.arange(40) < FEWEST_OPTIONAL, np.arange(40.0), np.nan),
+        "number_excess": np.where(np.arange(40) < FEWEST_OPTIONAL - 1, np.arange(40.0), np.nan),
     }
-    found = choose_features(columns, [*columns, "absent"])
-    assert {feature.name: feature.transform for feature in found} == {
-        "positive": "log",
-        "signed": "identity",
-        "one_gap": "log",
+    better = {name: "low" for name in columns if name != "no_claim"} | {"one_gap": "high"}
+    found = choose_features(columns, [*columns, "absent"], better)
+    assert {feature.name: (feature.better, feature.is_optional) for feature in found} == {
+        "plain": ("low", False),
+        "one_gap": ("high", False),
+        "stop_loss": ("low", True),
     }
 
 
 def test_rows_without_a_column_are_not_fitted_on_and_have_no_score() -> None:
     rows = labelled()
     rows.columns["loss"][5] = np.nan
-    features = choose_features(rows.columns, ["loss"])
-    unseen = score_unseen(rows, features, seed=0)
-    assert np.isnan(unseen[5])
-    assert np.isfinite(np.delete(unseen, 5)).all()
-    assert np.isfinite(fit_quality(rows, features, unseen, seed=0, n_bootstrap=1).weights).all()
+    features = features_of(rows, "loss")
+    found = score_out_of_fold(rows, features, seed=0)
+    assert np.isnan(found[5])
+    assert np.isfinite(np.delete(found, 5)).all()
+    assert np.isfinite(fit_quality(rows, features, seed=0, n_bootstrap=1).intercept)
 
 
 def test_too_few_faulty_rows_are_refused() -> None:
     rows = labelled(n_each=3)
-    features = choose_features(rows.columns, ["loss"])
     with pytest.raises(
         TableError, match=r"at least 10 faulty .* there are 9 and 60\. Pass a larger --sample"
     ):
-        fit_quality(rows, features, score_unseen(rows, features, seed=0), seed=0)
-
-
-def test_weights_count_as_repeated_rows() -> None:
-    rng = np.random.default_rng(0)
-    z, is_sound, counts = rng.normal(size=(30, 2)), rng.random(30) < 0.6, rng.integers(0, 3, 30)
-    repeated = np.repeat(np.arange(30), counts)
-    weighted = fit_logistic(z, is_sound, counts.astype(float), np.zeros(2))
-    plain = fit_logistic(z[repeated], is_sound[repeated], np.ones(len(repeated)), np.zeros(2))
-    np.testing.assert_allclose(weighted, plain, atol=1e-4)
-
-
-def test_without_a_prior_it_is_scikit_learns_logistic_regression() -> None:
-    rng = np.random.default_rng(2)
-    z = rng.normal(size=(60, 3))
-    is_sound = rng.random(60) < 1 / (1 + np.exp(-z @ np.array([1.0, -2.0, 0.0])))
-    weight = rng.random(60) + 0.5
-    twin = LogisticRegression(C=0.3, tol=1e-10, max_iter=10_000).fit(z, is_sound, sample_weight=weight)
-    found = fit_logistic(z, is_sound, weight, np.zeros(3), inverse_penalty=0.3)
-    np.testing.assert_allclose(found, [*twin.intercept_, *twin.coef_[0]], atol=1e-5)
-
-
-def test_without_evidence_the_weights_are_the_prior() -> None:
-    features = [
-        Feature("a", "log", 0, 1, "low"),
-        Feature("b", "log", 0, 1, "high"),
-        Feature("c", "log", 0, 1),
-    ]
-    prior = prior_weights(features)
-    assert prior.tolist() == [0, -1, 1, 0, 0, 0]
-    found = fit_logistic(np.zeros((4, 6)), np.array([True, True, True, False]), np.ones(4), prior)
-    np.testing.assert_allclose(found, [np.log(3), *prior], atol=1e-5)
+        fit_quality(rows, features_of(rows, "loss"), seed=0)

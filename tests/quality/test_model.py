@@ -1,5 +1,6 @@
 """Tests quality/model.py: the formula against a slow twin, missing values, the file, and its errors."""
 
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -8,41 +9,77 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gradscore.errors import TableError
-from gradscore.quality.model import Feature, QualityModel, apply, read_quality, write_quality
+from gradscore.quality.model import (
+    Feature,
+    Fit,
+    QualityModel,
+    apply,
+    normal_scores,
+    read_quality,
+    write_quality,
+)
 
+SCORES = (0.0, 1.0, 2.0)
 MODEL = QualityModel(
-    features=(Feature("loss", "log", 0.5, 0.8), Feature("alignment", "identity", 0.1, 0.2)),
+    features=(
+        Feature("loss", "low", SCORES, (1.0, 1.5, 3.0)),
+        Feature("alignment", "high", SCORES, (0.3, 0.1, -0.2)),
+    ),
     intercept=1.5,
-    weights=(-0.5, -2.0, 0.7, 0.2),
-    slope=0.9,
-    offset=0.1,
-    bootstrap=((1.4, -0.4, -1.8, 0.6, 0.1), (1.7, -0.6, -2.4, 0.9, 0.3), (1.5, -0.5, -2.1, 0.5, 0.2)),
+    slope=0.5,
+    bootstrap=(
+        Fit(1.4, 0.4, ((1.1, 1.4, 2.5), (0.3, 0.2, -0.1))),
+        Fit(1.7, 0.6, ((0.9, 1.6, 4.0), (0.4, 0.1, -0.3))),
+        Fit(1.5, 0.0, ((1.0, 1.5, 3.0), (0.3, 0.1, 0.1))),
+    ),
     fitted_on={"dataset": "数据.jsonl"},
     evidence={"all": 0.9},
 )
 
 
-def slow_quality(loss: float, alignment: float, fit: tuple[float, ...]) -> float:
+def slow_score(badness: float, knots: list[float]) -> float:
+    """Slow and obviously right: 0, 1 and 2 at the knots, straight lines between them, flat beyond."""
+    if badness <= knots[0]:
+        return 0.0
+    for below, (low, high) in enumerate(itertools.pairwise(knots)):
+        if low <= badness < high:
+            return below + (badness - low) / (high - low)
+    return float(len(knots) - 1)
+
+
+def slow_quality(loss: float, alignment: float, fit: Fit) -> float:
     """Slow and obviously right: the formula of the module's first lines for one row and one fit."""
-    z1 = max(-4.0, min(4.0, (math.log(max(loss, 1e-6)) - 0.5) / 0.8))
-    z2 = max(-4.0, min(4.0, (alignment - 0.1) / 0.2))
-    s = fit[0] + (fit[1] if z1 < 0 else fit[2]) * z1 + (fit[3] if z2 < 0 else fit[4]) * z2
-    return 1 / (1 + math.exp(-(0.1 + 0.9 * s)))
+    u1 = slow_score(loss, list(fit.values[0]))
+    u2 = slow_score(-alignment, [-value for value in fit.values[1]])
+    return 1 / (1 + math.exp(-(fit.intercept - fit.slope * (u1**2 + u2**2))))
 
 
 @given(st.floats(0, 1e6), st.floats(-1, 1))
 def test_quality_is_the_formula(loss: float, alignment: float) -> None:
+    assume(alignment != 0.1)  # where two knots of the last fit meet; see below
     found = apply(MODEL, {"loss": [loss], "alignment": [alignment]})
-    own = slow_quality(loss, alignment, (1.5, -0.5, -2.0, 0.7, 0.2))
-    fits = [own, *(slow_quality(loss, alignment, fit) for fit in MODEL.bootstrap)]
+    own, *fits = (slow_quality(loss, alignment, fit) for fit in (MODEL.own, *MODEL.bootstrap))
     assert found.quality[0] == pytest.approx(own, rel=1e-9)
-    assert found.low[0] == pytest.approx(min(own, float(np.quantile(fits, 0.025))), rel=1e-9)
-    assert found.high[0] == pytest.approx(max(own, float(np.quantile(fits, 0.975))), rel=1e-9)
+    assert found.low[0] == pytest.approx(min(own, float(np.quantile([own, *fits], 0.025))), rel=1e-9)
+    assert found.high[0] == pytest.approx(max(own, float(np.quantile([own, *fits], 0.975))), rel=1e-9)
     assert 0 <= found.low[0] <= found.quality[0] <= found.high[0] <= 1
+
+
+def test_a_value_that_many_sound_rows_share_lies_in_the_middle_of_them() -> None:
+    found = normal_scores(
+        np.array([0.9, 1.0, 1.1]), (0.5, 1.0, 1.0, 1.0, 2.0), (0, 0.5, 1.0, 1.5, 2.0), "low"
+    )
+    assert found[1] == 1.0
+    assert found[0] < 0.5
+    assert found[2] > 1.5
+    np.testing.assert_array_equal(
+        normal_scores(np.array([-0.9, -1.0, -1.1]), (-0.5, -1, -1, -1, -2), (0, 0.5, 1, 1.5, 2), "high"),
+        found,
+    )
 
 
 def test_a_row_without_a_value_has_no_quality_and_its_neighbours_have() -> None:
@@ -52,9 +89,9 @@ def test_a_row_without_a_value_has_no_quality_and_its_neighbours_have() -> None:
         assert np.isfinite(values).tolist() == [True, False, False]
 
 
-def test_a_column_that_is_null_by_nature_stands_at_its_median() -> None:
+def test_a_column_that_is_null_by_nature_counts_nothing() -> None:
     optional = replace(MODEL, features=(MODEL.features[0], replace(MODEL.features[1], is_optional=True)))
-    columns = {"loss": [1.0, 1.0, np.nan], "alignment": [0.1, np.nan, 0.1]}  # 0.1 is the median
+    columns = {"loss": [1.0, 1.0, np.nan], "alignment": [0.3, np.nan, 0.1]}  # 0.3 is the median
     quality = apply(optional, columns).quality
     assert quality[0] == quality[1]
     assert np.isnan(quality[2])
@@ -87,10 +124,9 @@ def test_what_is_written_is_read_and_can_be_read_by_people(tmp_path: Path) -> No
     content = json.loads(path.read_text(encoding="utf-8"))
     assert content["features"][0] == {
         "name": "loss",
-        "transform": "log",
-        "center": 0.5,
-        "scale": 0.8,
-        "better": "",
+        "better": "low",
+        "scores": [0.0, 1.0, 2.0],
+        "values": [1.0, 1.5, 3.0],
         "is_optional": False,
     }
     assert "数据.jsonl" in path.read_text(encoding="utf-8")
@@ -102,8 +138,12 @@ def test_what_is_written_is_read_and_can_be_read_by_people(tmp_path: Path) -> No
         ("{", "is not valid JSON"),
         ("[]", "is no quality model"),
         ('{"format": "other"}', "is no quality model"),
-        ('{"format": "gradscore quality", "format_version": 9}', "has format 9; this release reads up to 1"),
-        ('{"format": "gradscore quality", "format_version": 1}', r"is damaged \(KeyError\('features'\)\)"),
+        ('{"format": "gradscore quality", "format_version": 9}', "has format 9; this release reads up to 2"),
+        (
+            '{"format": "gradscore quality", "format_version": 1}',
+            "format 1, which this release no longer reads",
+        ),
+        ('{"format": "gradscore quality", "format_version": 2}', r"is damaged \(KeyError\('features'\)\)"),
         ('{"format": "gradscore quality"}', r"is damaged \(format_version is None\)"),
     ],
 )
@@ -118,8 +158,11 @@ def test_another_file_is_refused(tmp_path: Path, text: str, message: str) -> Non
     ("damage", "message"),
     [
         ({"features": []}, "it has no features"),
-        ({"weights": [0.5]}, "2 features take 4 weights"),
-        ({"bootstrap": [[0.1]]}, "2 features take 4 weights, in every bootstrap fit too"),
+        (
+            {"bootstrap": [{"intercept": 1, "slope": 1, "values": [[1]]}]},
+            "not one value for each score, in every bootstrap",
+        ),
+        ({"bootstrap": [[0.1]]}, "TypeError"),
         ({"slope": math.nan}, "one of its numbers is not finite"),
         ({"fitted_on": None}, "TypeError"),
     ],
@@ -137,9 +180,10 @@ def test_damage_is_found_when_the_file_is_read_and_not_after_hours_of_scoring(
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        ({"transform": "sqrt"}, "loss has the transform 'sqrt'"),
-        ({"scale": 0}, r"loss has center 0\.5 and scale 0\.0"),
-        ({"scale": "wide"}, "could not convert"),
+        ({"better": ""}, "loss is better ''"),
+        ({"scores": [0, 2, 1]}, r"scores of loss do not rise: \[0\.0, 2\.0, 1\.0\]"),
+        ({"values": [1, 3, 2]}, r"values of loss do not go one way: \[1\.0, 3\.0, 2\.0\]"),
+        ({"values": [1, 2, "wide"]}, "could not convert"),
     ],
 )
 def test_a_damaged_feature_is_found(tmp_path: Path, damage: dict[str, object], message: str) -> None:

@@ -85,9 +85,8 @@ def shouting() -> Iterator[str]:
     del FAULT_KINDS["shouting"]
 
 
-def test_a_kind_of_ones_own_has_a_name_and_a_family(shouting: str) -> None:
-    (kind,) = choose_kinds(shouting)
-    assert kind.family == "shouting"
+def test_a_kind_of_ones_own_has_a_name(shouting: str) -> None:
+    assert [kind.name for kind in choose_kinds(shouting)] == ["shouting"]
     assert plant(shouting) == Planted(ROW, ROW.answer.upper())
     with pytest.raises(ValueError, match="named 'shouting' already"):
         fault_kind("shouting", "again")(lambda row, others, rng: None)
