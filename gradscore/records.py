@@ -105,6 +105,7 @@ class ScoredRow:
     gsnr_se: float | None = None
     gsnr_spread: float | None = None
     layer_norms: tuple[float, ...] | None = None
+    view_layer_norms: tuple[float, ...] | None = None
     sketch: tuple[float, ...] | None = None
     measures: Mapping[str, float | None] = field(default_factory=dict)
     """The optional columns that were asked for, by name; see `gradscore.measures`."""

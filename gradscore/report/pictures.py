@@ -226,11 +226,16 @@ def _direction_pictures(study: Study, words: Words) -> Iterator[Picture]:
     layers = _layer_cells(study)
     if layers is not None:
         cells, names = layers
-        chart = charts.heat_map(
-            cells, words("decile", by=study.config.by), words("layer"), words("median_norm"), names
-        )
+        axis = words("decile", by=study.config.by)
+        chart = charts.heat_map(cells, axis, words("layer"), words("median_norm"), names)
         note = words("picture.layers.note")
         yield Picture("layers", "directions", words("picture.layers", by=study.config.by), note, chart)
+    by_view = _view_cells(study)
+    if by_view is not None:
+        cells, names, n_rows = by_view
+        chart = charts.heat_map(cells, words("view"), words("layer"), words("median_norm"), names)
+        note = words("picture.layer_views.note", rows=n_rows)
+        yield Picture("layers-by-view", "directions", words("picture.layer_views"), note, chart)
 
 
 def _cosines(study: Study) -> PairCosines | None:
@@ -256,6 +261,27 @@ def _layer_cells(study: Study) -> tuple[Records, list[str]] | None:
         if median > 0
     ]
     return cells, names[::-1]
+
+
+def _view_cells(study: Study) -> tuple[Records, list[str], int] | None:
+    """Return the median norm of each layer under each view, over the rows that have them, and how many these are."""
+    if "view_layer_norms" not in study.table.schema.names:
+        return None
+    _, norms = sample_lists(study.table.path, "view_layer_norms", SAMPLED_ROWS)
+    names = [str(name) for name in study.table.metadata.get("layer_names", [])]
+    views = study.table.metadata.get("views", [])
+    of_one_member = [view for view in views if view["member"] == views[0]["member"]]
+    if not len(norms) or len(of_one_member) < 2 or norms.shape[1] != len(of_one_member) * len(names):
+        return None
+    medians = np.median(norms.reshape(len(norms), len(of_one_member), len(names)), axis=0)
+    labels = [str(view["name"]).rpartition("/")[2] for view in of_one_member]
+    cells = [
+        {"layer": names[layer], "group": labels[at], "norm": float(medians[at, layer])}
+        for at in range(len(labels))
+        for layer in range(len(names))
+        if medians[at, layer] > 0
+    ]
+    return cells, names[::-1], len(norms)
 
 
 def _sampled_rows(study: Study, words: Words) -> Records:

@@ -28,6 +28,8 @@ from gradscore.scores.sweep import Sweep
 from gradscore.table.aside import written_aside
 from gradscore.table.run import RunFolder
 
+DETAILED_ROWS = 1000
+"""Rows whose layer norms are kept view by view, for the picture of layers and views: 4 bytes each per layer and view."""
 MAX_BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
 
 
@@ -70,6 +72,8 @@ def prepare(
         dropout=config.model.dropout,
         sketch=CountSketch(sketch_size, seed) if sketch_size else None,
         trunk=trunk,
+        # Keys are hashes, so the smallest are a random sample, and the same one on every shard.
+        detailed=frozenset(sorted({row.row_key for row in training_rows})[:DETAILED_ROWS]),
     )
     check = _check(config, sweep, training_rows, reporter) if config.gradients.check else None
     if config.gradients.layer_normalise:

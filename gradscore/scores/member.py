@@ -22,8 +22,8 @@ class MemberScores:
 
     losses: Float[Array, "n k"]
     norms: Float[Array, "n k"]
-    group_norms: Float[Array, "n g"]
-    """L2 norm of each layer's gradient, mean over views."""
+    group_norms: Float[Array, "n k g"]
+    """L2 norm of each layer's gradient under each view."""
     is_finite: Bool[Array, " n"]
     """Whether losses and gradients are finite under all views."""
     moments: Moments | None
@@ -62,7 +62,7 @@ def score_member(
     return MemberScores(
         losses=losses,
         norms=norms,
-        group_norms=np.mean(group_norms, axis=0),
+        group_norms=np.stack(group_norms, 1),
         is_finite=is_finite,
         moments=scored,
         sketch=None if sketch is None else _numbers(sketch.of(names, mean_vectors(basis, config.momentum))),

@@ -1,6 +1,6 @@
 """From arrays over a batch to rows of the table: means over members, and a status where there is no score."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -36,6 +36,7 @@ def with_scores(
     members: Sequence[MemberScores],
     source: str,
     measures: Mapping[str, Float[Array, " n"]] = NO_MEASURES,
+    detailed: Collection[str] = (),
 ) -> list[ScoredRow]:
     """Return the table rows of a batch. Every quantity is the mean over members of the member's own value.
 
@@ -44,6 +45,7 @@ def with_scores(
         members: their scores under each member.
         source: the dataset that they come from.
         measures: optional columns; a value that is not finite means that the row has none.
+        detailed: keys of the rows whose layer norms are kept view by view as well.
     """
     losses = np.mean([member.losses for member in members], axis=0)
     norms = np.mean([member.norms for member in members], axis=0)
@@ -68,7 +70,8 @@ def with_scores(
                 grad_norm=float(norms[i].mean()),
                 grad_norm_first=float(norms[i, 0]),
                 grad_norm_last=float(norms[i, -1]),
-                layer_norms=tuple(group_norms[i].tolist()),
+                layer_norms=tuple(group_norms[i].mean(0).tolist()),
+                view_layer_norms=tuple(group_norms[i].ravel().tolist()) if row.row_key in detailed else None,
                 sketch=None if sketch is None else tuple(sketch[i].tolist()),
                 measures={name: _finite(column[i]) for name, column in measures.items()},
                 **values,

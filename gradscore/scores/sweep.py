@@ -55,6 +55,8 @@ class Sweep:
     sketch: CountSketch | None = None
     trunk: Trunk | None = None
     """Layers that all views share; None where every view runs the whole model."""
+    detailed: frozenset[str] = frozenset()
+    """Keys of the rows whose layer norms are kept view by view."""
     measuring: Measuring | None = None
     """The optional measures that are taken of every row."""
 
@@ -126,7 +128,7 @@ class Sweep:
             measures = None if self.measuring is None else BatchMeasures(self.measuring, batch)
             members = self._score_members(batch, measures)
             columns = {} if measures is None else measures.of_rows(members)
-            return with_scores(rows, members, self.source, columns)
+            return with_scores(rows, members, self.source, columns, self.detailed)
         except torch.OutOfMemoryError as error:
             if len(rows) == 1:
                 raise CheckFailedError(

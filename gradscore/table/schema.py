@@ -2,8 +2,8 @@
 
 The dictionary travels in the footer of every table, so a reader never has to guess what a number means
 or which direction is better. Measures that were asked for (`gradscore.measures`) stand before the list columns.
-Scores are float64; the two list columns, most of a table's bytes, are float32 (`layer_norms`) and float16
-(`sketch`). A missing score is null, never NaN and never 0.
+Scores are float64; the list columns, most of a table's bytes, are float32 (`layer_norms`, `view_layer_norms`) and
+float16 (`sketch`). A missing score is null, never NaN and never 0.
 """
 
 import math
@@ -170,6 +170,14 @@ COLUMNS: tuple[Column, ...] = (
         "norm",
         "",
         ">= 0",
+    ),
+    Column(
+        "view_layer_norms",
+        pa.list_(pa.float32()),
+        "gradient norm of each counted group under each view, mean over members; all groups of the oldest view first",
+        "norm",
+        "",
+        ">= 0; null but for a sample of at most 1,000 rows",
     ),
     Column("sketch", pa.list_(pa.float16()), "random sketch of the mean gradient", "", "", ""),
 )

@@ -98,7 +98,8 @@ def assert_same_scores(
     exact = [
         c
         for c in expected.columns
-        if c not in (*SCORES, *MOMENTS, "gsnr_spread", "loss_drop", "layer_norms", "sketch")
+        if c
+        not in (*SCORES, *MOMENTS, "gsnr_spread", "loss_drop", "layer_norms", "view_layer_norms", "sketch")
     ]
     pd.testing.assert_frame_equal(found[exact], expected[exact])
     for names, tolerance in ((SCORES, rtol), (MOMENTS, moments_rtol)):

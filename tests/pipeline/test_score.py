@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -49,6 +50,8 @@ def test_the_footer_says_all_that_is_needed_to_read_trust_and_repeat(
     assert footer["identity"]["model_fingerprint"] == footer["model"]["fingerprint"]
     assert footer["layer_names"] == ["layer 0", "layer 1"]
     assert all(len(norms) == 2 for norms in expected["layer_norms"])
+    by_view = np.stack(expected["view_layer_norms"]).reshape(-1, 3, 2)
+    np.testing.assert_allclose(by_view.mean(1), np.stack(expected["layer_norms"]), rtol=1e-6)
     assert footer["noise_floor"] == pytest.approx(0.711, abs=1e-3)
     assert footer["gradients"]["engine"] == "hooks"
     check = footer["gradients"]["check"]
@@ -95,7 +98,7 @@ def test_a_row_without_a_score_says_why_and_has_null_everywhere(model: Path, tmp
     assert table["status"][4].startswith("invalid: line 5 column 17: broken JSON")
     assert outcome.status_counts == table["status"].value_counts().to_dict()
     assert outcome.n_rows == 6
-    scores = [*SCORES, *MOMENTS, "gsnr_spread", "layer_norms", "sketch"]
+    scores = [*SCORES, *MOMENTS, "gsnr_spread", "layer_norms", "view_layer_norms", "sketch"]
     is_ok = table["status"] == "ok"
     assert table.loc[~is_ok, scores].isna().all(axis=None)
     assert (table.loc[~is_ok, "n_views"] == 0).all()

@@ -19,6 +19,8 @@ ATTACKS = (
     "left \u202e right \u2066 hidden \u200b nul \x00 half \ud800 line \u2028 end",
 )
 
+VIEWS = [{"name": f"member-0/step-{step:06d}", "member": 0, "step": step} for step in (10, 20)]
+
 
 def make_table(folder: Path, n: int = 40, *, with_sketch: bool = True, **metadata: Any) -> Path:
     """Write a dataset of `n` rows and its table: gsnr falls from row to row, its error is 0.5, three categories."""
@@ -40,9 +42,10 @@ def make_table(folder: Path, n: int = 40, *, with_sketch: bool = True, **metadat
             loss=1.0 + row.row_index / n,
             grad_norm=float(generator.lognormal()),
             layer_norms=tuple(generator.uniform(1, 2, 3).tolist()),
+            view_layer_norms=tuple(generator.uniform(1, 2, 6).tolist()) if row.row_index % 2 else None,
             sketch=tuple(generator.normal(size=16).tolist()) if with_sketch else None,
         )
         for row in source.rows()
     ]
-    values: dict[str, Any] = {"layer_names": ["layer 0", "layer 1", "layer 2"], **metadata}
+    values: dict[str, Any] = {"layer_names": ["layer 0", "layer 1", "layer 2"], "views": VIEWS, **metadata}
     return write_table(folder / "scores.parquet", rows, source=asdict(source.record), **values)

@@ -64,6 +64,7 @@ def test_every_visible_picture_is_drawn(browser: Any) -> None:
         "categories",
         "pair-cosines",
         "layers",
+        "layers-by-view",
         "overlaps",
     ):
         assert see(browser, picture).size["width"] > 200

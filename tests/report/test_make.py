@@ -77,7 +77,9 @@ def test_json_in_the_page_is_whole_and_has_no_markup(page: str) -> None:
     assert "<" not in text[1]
     content = json.loads(text[1])
     assert {row["label"] for row in content["rows"]} == {"<b>bold</b>", "plain", "(none)"}
-    assert {"cut", "pair-cosines", "layers", "scatter-loss", "correlations"} <= content["charts"].keys()
+    names = {"cut", "pair-cosines", "layers", "layers-by-view", "scatter-loss", "correlations"}
+    assert names <= content["charts"].keys()
+    assert "Median over 20 rows, oldest view on the left" in page
 
 
 def test_the_cut_its_undecided_rows_and_reasons_are_said(page: str) -> None:

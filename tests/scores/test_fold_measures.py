@@ -18,7 +18,7 @@ def member(seed: int, *, with_moments: bool = True) -> MemberScores:
     return MemberScores(
         losses=rng.uniform(0.5, 3, (N_ROWS, N_VIEWS)),
         norms=rng.uniform(0.5, 3, (N_ROWS, N_VIEWS)),
-        group_norms=np.ones((N_ROWS, 1)),
+        group_norms=np.ones((N_ROWS, N_VIEWS, 1)),
         is_finite=np.ones(N_ROWS, dtype=bool),
         moments=Moments(gsnr, gsnr, None) if with_moments else None,
         products=None,

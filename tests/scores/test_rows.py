@@ -29,7 +29,7 @@ def member(offset: float = 0.0, views: int = 3, sketch: bool = False) -> MemberS
     return MemberScores(
         losses=base[:, None] + steps,
         norms=base[:, None] + 10 * steps,
-        group_norms=np.stack([base, 2 * base], 1),
+        group_norms=np.stack([base, 2 * base], 1)[:, None] * (1 + steps)[:, None],
         is_finite=np.array([True, True]),
         moments=moments if views > 1 else None,
         sketch=np.stack([base, -base], 1) if sketch else None,
@@ -58,7 +58,8 @@ def test_one_member() -> None:
     assert (first.grad_norm, first.grad_norm_first, first.grad_norm_last) == (11.0, 1.0, 21.0)
     assert (first.gsnr, first.gsnr_unbiased, first.gsnr_se) == (1.0, 0.5, 0.1)
     assert first.gsnr_spread is None
-    assert first.layer_norms == (1.0, 2.0)
+    assert first.layer_norms == (2.0, 4.0)  # mean over views
+    assert first.view_layer_norms is None
     assert first.sketch == (1.0, -1.0)
 
 
@@ -71,8 +72,16 @@ def test_members_have_a_mean_a_spread_and_the_error_of_the_mean() -> None:
     assert first.gsnr_unbiased == pytest.approx(1.5)
     assert first.gsnr_spread == pytest.approx(2.0)  # of 1, 3, 5 with n - 1
     assert first.gsnr_se == pytest.approx(np.sqrt(0.1**2 + 0.3**2 + 0.5**2) / 3)
-    assert first.layer_norms == pytest.approx((3.0, 6.0))
+    assert first.layer_norms == pytest.approx((6.0, 12.0))
     assert first.sketch == pytest.approx((3.0, -3.0))
+
+
+def test_layer_norms_are_kept_view_by_view_for_the_rows_that_were_chosen() -> None:
+    members = [member(0.0), member(2.0)]
+    first, second = with_scores(ROWS, members, "data.jsonl", detailed={ROWS[1].row_key})
+    assert first.view_layer_norms is None
+    assert second.view_layer_norms == (3.0, 6.0, 6.0, 12.0, 9.0, 18.0)  # oldest view first, mean over members
+    assert second.layer_norms == (6.0, 12.0)
 
 
 def test_two_views_have_no_error_and_one_view_has_no_gsnr() -> None:

@@ -85,6 +85,7 @@ def made(model: PeftModel, views: Sequence[View], **changes: object) -> Sweep:
         "source": "data.jsonl",
         "pad_id": 0,
         "max_batch_tokens": 30,
+        "detailed": frozenset(row.row_key for row in ROWS),
         **changes,
     }
     switch = ViewSwitch(model, views)
@@ -161,6 +162,7 @@ def twin(
             "gsnr_unbiased": unbiased,
             "gsnr_se": np.sqrt((len(states) - 1) * np.var(left_out)),
             "layer_norms": np.mean(layers, axis=0),
+            "view_layer_norms": np.ravel(layers),
         }
         for name, value in values.items():
             columns.setdefault(name, []).append(value)

@@ -30,7 +30,7 @@ def test_a_derived_column_is_in_the_table_and_described(tmp_path: Path, name: st
     table = read_table(path)
     np.testing.assert_array_equal(table.numbers("half"), [1.0, np.nan, 2.0])
     assert table.arrow["half"].null_count == 1
-    assert table.schema.names[-3:] == ["half", "layer_norms", "sketch"]
+    assert table.schema.names[-4:] == ["half", "layer_norms", "view_layer_norms", "sketch"]
     assert {"name": "half", "better": "low"}.items() <= {
         key: value
         for entry in table.metadata["columns"]

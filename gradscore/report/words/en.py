@@ -45,6 +45,7 @@ TEXTS: dict[str, str] = {
     "healthy": "0.15",
     "homogeneous": "0.7",
     "layer": "layer",
+    "view": "view",
     "decile": "tenth of the rows by {by}, lowest to highest",
     "median_norm": "median gradient norm",
     "normalised": "{name} after --normalize {how}",
@@ -85,9 +86,11 @@ TEXTS: dict[str, str] = {
     "picture.cosines.note": "{n} pairs; each cosine is off by about {error:.2f}, from sketching. Many pairs above 0.7: the "
     "rows teach the same thing. Around 0.15 is what varied instruction data tends to read.",
     "picture.layers": "Gradient norm by layer and by {by}",
-    "picture.layers.note": "Median over rows of the norm that each row has in each layer, first layer at the bottom. The "
-    "table keeps a row's layer norms as their mean over views, so views cannot be told apart here; the columns "
-    "are tenths of the rows instead.",
+    "picture.layers.note": "Median over rows of the norm that each row has in each layer, mean over views, first layer at "
+    "the bottom; the columns are tenths of the rows.",
+    "picture.layer_views": "Gradient norm by layer and view",
+    "picture.layer_views.note": "Median over {rows} rows, oldest view on the left, first layer at the bottom. What training "
+    "answers grows darker to the right; a layer that stays bright has more to learn.",
     "no_sketch": "Cosines of pairs of rows need the direction of each gradient, which this table does not hold. Score "
     "with --sketch 1024 to have them.",
     "no_layers": "This table holds no layer norms.",

@@ -45,6 +45,7 @@ TEXTS: dict[str, str] = {
     "healthy": "0.15",
     "homogeneous": "0.7",
     "layer": "层",
+    "view": "视图",
     "decile": "按 {by} 从低到高的十分位",
     "median_norm": "梯度范数中位数",
     "normalised": "{name}（--normalize {how} 之后）",
@@ -82,8 +83,9 @@ TEXTS: dict[str, str] = {
     "picture.cosines.note": "{n} 对；由于草图压缩，每个余弦约有 {error:.2f} 的误差。若许多对高于 0.7，说明这些行在教同样的东西；"
     "多样的指令数据通常在 0.15 附近。",
     "picture.layers": "按层和 {by} 的梯度范数",
-    "picture.layers.note": "每行在每层的范数的中位数，第一层在最下。表中只存各视图的平均层范数，因此这里无法区分视图，"
-    "横轴改为行的十分位。",
+    "picture.layers.note": "每行在每层的范数（各视图平均）的中位数，第一层在最下；横轴为行的十分位。",
+    "picture.layer_views": "按层和视图的梯度范数",
+    "picture.layer_views.note": "{rows} 行的中位数，最早的视图在左，第一层在最下。训练已经解答的部分向右变暗；一直明亮的层还有东西要学。",
     "no_sketch": "行对的余弦需要每个梯度的方向，本表没有。评分时加上 --sketch 1024 即可。",
     "no_layers": "本表没有层范数。",
     "correlation": "{by} 与长度的秩相关：{length}；与损失：{loss}。秩的差异中属于类别之间的比例：{category}。",
