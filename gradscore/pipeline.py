@@ -232,7 +232,7 @@ def doctor_dataset(config: RunConfig, reporter: Reporter | None = None) -> "Diag
     return Diagnosis(
         findings=(
             schema_line(schema, source.record.columns, encoder.renderer.summary),
-            *row_findings(rows),
+            *row_findings(rows, encoder),
             *token_findings(rows.kept, encoder, config.data.truncate),
             *examined,
         ),
@@ -277,10 +277,11 @@ def _check_rows(
 ) -> None:
     """Stop where most rows lack targets, or begin or end as the model does not know it; where some do, say so."""
     from gradscore.doctor.finding import refuse_failures
-    from gradscore.doctor.rows import target_check
+    from gradscore.doctor.rows import prompt_check, target_check
     from gradscore.doctor.tokens import token_findings
 
-    findings = (target_check(counts), *token_findings(rows, encoder, config.data.truncate))
+    prompts = (prompt_check(counts),) if encoder.has_prompts else ()
+    findings = (target_check(counts), *prompts, *token_findings(rows, encoder, config.data.truncate))
     refuse_failures(findings)
     for finding in findings:
         if finding.verdict == "warn":

@@ -51,6 +51,11 @@ class Encoder:
         self.opening_ids = _opening_ids(tokenizer)
         """What the tokenizer puts before plain text by itself, such as a beginning-of-text token."""
 
+    @property
+    def has_prompts(self) -> bool:
+        """Whether rows have something to answer: all schemas but plain text."""
+        return self._schema.name != "text"
+
     def encode(self, row: Row) -> list[EncodedRow]:
         """Return the row as tokens: one record, or one per side of a preference pair with `--side both`.
 
@@ -73,7 +78,7 @@ class Encoder:
 
         Plain text has no instruction, and some templates refuse an empty user turn.
         """
-        if self._schema.name == "text":
+        if not self.has_prompts:
             return None
         try:
             frame = self.renderer.frame()

@@ -10,7 +10,9 @@ from transformers import PreTrainedTokenizerBase
 from gradscore.data.encode import Encoder
 from gradscore.records import INVALID_PREFIX, NO_TARGET_TOKENS, OK, TOO_LONG, EncodedRow, Row
 
-COUNTED = ("rows", OK, TOO_LONG, NO_TARGET_TOKENS, "invalid", "truncated", "empty", "tokens", "target_tokens")
+COUNTED = (
+    "rows", OK, TOO_LONG, NO_TARGET_TOKENS, "invalid", "truncated", "empty", "promptless", "tokens", "target_tokens",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Preview:
 
     rows: tuple[RowPreview, ...]
     counts: dict[str, int]
-    """Rows by status, and across it `truncated` and `empty` (no target in the whole row, so none was cut away);
+    """Rows by status, and across it `truncated`, `empty` (no target in the whole row, so none was cut away) and
+    `promptless` (usable, but all that stood before the answer was cut away, or there never was anything);
     then `tokens` and `target_tokens` of the rows that are ok. Each side of a preference pair counts as a row."""
 
 
@@ -56,6 +59,7 @@ def count_row(counts: dict[str, int], encoded: EncodedRow) -> None:
     counts["truncated"] += encoded.truncated
     counts["empty"] += encoded.status == NO_TARGET_TOKENS and not encoded.truncated
     if encoded.status == OK:
+        counts["promptless"] += bool(encoded.target_mask[1:].all())
         counts["tokens"] += encoded.n_tokens
         counts["target_tokens"] += encoded.n_target_tokens
 

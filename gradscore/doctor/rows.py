@@ -113,9 +113,16 @@ def schema_line(schema: Schema, present: Sequence[str], template: str) -> Findin
     return Finding("schema", "pass", f"{schema.name} ({columns}); {template}")
 
 
-def row_findings(found: RowPass) -> tuple[Finding, ...]:
-    """Return the lines about rows."""
-    return (usable_check(found), target_check(found.counts), length_check(found.counts), copies_check(found))
+def row_findings(found: RowPass, encoder: Encoder) -> tuple[Finding, ...]:
+    """Return the lines about rows; the one about prompts only where rows should have some."""
+    prompts = (prompt_check(found.counts),) if encoder.has_prompts else ()
+    return (
+        usable_check(found),
+        target_check(found.counts),
+        *prompts,
+        length_check(found.counts),
+        copies_check(found),
+    )
 
 
 def usable_check(found: RowPass) -> Finding:
@@ -149,6 +156,20 @@ def target_check(counts: Mapping[str, int]) -> Finding:
         f"{of_rows(without, n)} have no target token: in {empty} the answer is empty, in {without - empty} it is cut away",
         "They get no score. Check --columns and --schema where answers are empty, --max-length and --truncate where "
         "they are cut away.",
+    )
+
+
+def prompt_check(counts: Mapping[str, int]) -> Finding:
+    """Return whether answers still have something that they answer."""
+    n, without = counts[OK], counts["promptless"]
+    if not without:
+        return Finding("prompts", "pass", "every answer has a prompt before it")
+    return Finding(
+        "prompts",
+        "warn",
+        f"in {of_rows(without, n)} nothing is left before the answer: the whole prompt is cut away, or was never there",
+        "They are scored as answers to nothing. Cut with --truncate right or leave long rows out with --truncate drop, or "
+        "raise --max-length if the model allows it.",
     )
 
 

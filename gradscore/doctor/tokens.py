@@ -37,7 +37,9 @@ def beginning_check(rows: Sequence[EncodedRow], encoder: Encoder) -> Finding:
     bos = encoder.tokenizer.bos_token_id
     if bos is None or not rows:
         return Finding(
-            "beginning", "pass", "the tokenizer has no beginning-of-text token" if rows else "not seen"
+            "beginning",
+            "pass",
+            "the tokenizer has no beginning-of-text token" if rows else "not seen: all rows lost it",
         )
     name = encoder.tokenizer.convert_ids_to_tokens(bos)
     doubled = sum(row.input_ids[:2].tolist() == [bos, bos] for row in rows)
@@ -67,7 +69,10 @@ def stop_check(rows: Sequence[EncodedRow], tokenizer: PreTrainedTokenizerBase) -
     stops = stop_ids(tokenizer)
     if not rows:
         return Finding(
-            "stop token", "warn", "all rows seen are cut off before their end", "Raise --max-length."
+            "stop token",
+            "warn",
+            "all rows seen are cut off before their end",
+            "Raise --max-length if the model allows it, or cut their beginning with --truncate left.",
         )
     last = [int(np.flatnonzero(row.target_mask)[-1]) for row in rows]
     ends = Counter(int(row.input_ids[at]) for row, at in zip(rows, last, strict=True))
@@ -80,7 +85,9 @@ def stop_check(rows: Sequence[EncodedRow], tokenizer: PreTrainedTokenizerBase) -
         str(tokenizer.convert_ids_to_tokens(token)) for token, _ in ends.most_common(NAMED) if token in stops
     )
     if stopping == len(rows):
-        return Finding("stop token", "pass", f"every answer ends with {names}, which is a target")
+        return Finding(
+            "stop token", "pass", f"every answer that was not cut ends with {names}, which is a target"
+        )
     if masked >= MOST * len(rows):
         return Finding(
             "stop token",

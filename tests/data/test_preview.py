@@ -44,6 +44,7 @@ def test_all_rows_are_counted_however_few_are_shown():
         "too_long": 0,
         "no_target_tokens": 1,
         "empty": 1,
+        "promptless": 0,
         "invalid": 2,
         "tokens": 24 + 60,
         "target_tokens": 3 + 40,

@@ -28,14 +28,14 @@ def look(path: Path, rows: list[dict[str, Any]], at_most: int = 1000, **data: An
     return pass_over_rows(source, config, encoder, at_most), encoder
 
 
-def lines(found: RowPass) -> dict[str, tuple[str, str]]:
+def lines(found: RowPass, encoder: Encoder) -> dict[str, tuple[str, str]]:
     """Return verdict and text of each line by its name."""
-    return {f.name: (f.verdict, f.finding) for f in row_findings(found)}
+    return {f.name: (f.verdict, f.finding) for f in row_findings(found, encoder)}
 
 
 def test_good_rows_pass_every_line(tmp_path: Path) -> None:
-    found, _ = look(tmp_path, GOOD)
-    assert {verdict for verdict, _ in lines(found).values()} == {"pass"}
+    found, encoder = look(tmp_path, GOOD)
+    assert {verdict for verdict, _ in lines(found, encoder).values()} == {"pass"}
     assert len(found.shown) == 2
     assert found.n_usable == 6
 
@@ -55,49 +55,49 @@ def test_it_counts_what_a_look_at_every_row_counts(tmp_path: Path) -> None:
 
 
 def test_each_fault_has_its_line_and_its_advice(tmp_path: Path) -> None:
-    found, _ = look(tmp_path, [*GOOD, EMPTY, LONG, GOOD[0]])
-    assert lines(found)["targets"] == (
+    found, encoder = look(tmp_path, [*GOOD, EMPTY, LONG, GOOD[0]])
+    assert lines(found, encoder)["targets"] == (
         "warn",
         "1 of 9 rows (11.1 %) have no target token: in 1 the answer is empty, in 0 it is cut away",
     )
-    assert lines(found)["length"] == ("warn", "1 of 9 rows (11.1 %) are cut to --max-length")
-    assert lines(found)["copies"] == ("warn", "1 of 9 rows (11.1 %) repeat an earlier row exactly")
-    assert all(finding.advice for finding in row_findings(found) if finding.verdict != "pass")
+    assert lines(found, encoder)["length"] == ("warn", "1 of 9 rows (11.1 %) are cut to --max-length")
+    assert lines(found, encoder)["copies"] == ("warn", "1 of 9 rows (11.1 %) repeat an earlier row exactly")
+    assert all(finding.advice for finding in row_findings(found, encoder) if finding.verdict != "pass")
 
 
 def test_rows_that_cannot_be_used_are_named(tmp_path: Path) -> None:
-    found, _ = look(tmp_path, [*GOOD[:1], ODD, ODD])
-    verdict, text = lines(found)["rows"]
+    found, encoder = look(tmp_path, [*GOOD[:1], ODD, ODD])
+    verdict, text = lines(found, encoder)["rows"]
     assert verdict == "fail"
     assert text.startswith("3 chosen; 2 of 3 rows (66.7 %) cannot be used (row 1: invalid: ")
 
 
 def test_a_dataset_of_copies_fails(tmp_path: Path) -> None:
-    found, _ = look(tmp_path, [GOOD[0]] * 5)
-    assert lines(found)["copies"] == ("fail", "4 of 5 rows (80.0 %) repeat an earlier row exactly")
+    found, encoder = look(tmp_path, [GOOD[0]] * 5)
+    assert lines(found, encoder)["copies"] == ("fail", "4 of 5 rows (80.0 %) repeat an earlier row exactly")
 
 
 def test_a_dataset_without_answers_fails(tmp_path: Path) -> None:
-    found, _ = look(tmp_path, [EMPTY, {**EMPTY, "instruction": "Again"}, GOOD[0]])
-    assert lines(found)["targets"][0] == "fail"
+    found, encoder = look(tmp_path, [EMPTY, {**EMPTY, "instruction": "Again"}, GOOD[0]])
+    assert lines(found, encoder)["targets"][0] == "fail"
 
 
 def test_long_rows_may_be_left_out(tmp_path: Path) -> None:
-    found, _ = look(tmp_path, [*GOOD, LONG], truncate="drop")
-    assert lines(found)["length"] == ("warn", "1 of 7 rows (14.3 %) are left out for --max-length")
+    found, encoder = look(tmp_path, [*GOOD, LONG], truncate="drop")
+    assert lines(found, encoder)["length"] == ("warn", "1 of 7 rows (14.3 %) are left out for --max-length")
 
 
 def test_of_a_large_dataset_a_sample_is_tokenised_and_all_keys_are_read(tmp_path: Path) -> None:
-    found, _ = look(tmp_path, [*alpaca_rows(40), GOOD[0]], at_most=10)
+    found, encoder = look(tmp_path, [*alpaca_rows(40), GOOD[0]], at_most=10)
     assert (found.n_rows, found.n_tokenised, found.counts["rows"], found.n_copies) == (41, 10, 10, 1)
-    assert "41 chosen, 10 of them tokenised, at random" in lines(found)["rows"][1]
+    assert "41 chosen, 10 of them tokenised, at random" in lines(found, encoder)["rows"][1]
     again, _ = look(tmp_path, [*alpaca_rows(40), GOOD[0]], at_most=10)
     assert again.lengths.tolist() == found.lengths.tolist()
     assert found.n_usable == 41
 
 
 def test_only_chosen_rows_count(tmp_path: Path) -> None:
-    found, _ = look(tmp_path, [*GOOD, ODD], limit=6)
+    found, encoder = look(tmp_path, [*GOOD, ODD], limit=6)
     assert (found.n_rows, found.counts["invalid"]) == (6, 0)
 
 
@@ -108,3 +108,17 @@ def test_the_schema_names_the_columns_that_are_there(columns: list[str]) -> None
     assert ("input=input" in line.finding) == ("input" in columns)
     assert "history" not in line.finding
     assert line.finding.endswith("; Its template")
+
+
+def test_answers_whose_prompt_was_cut_away_are_counted(tmp_path: Path) -> None:
+    rows = [*GOOD, LONG, {**LONG, "instruction": "Say a lot"}]
+    found, encoder = look(tmp_path, rows, truncate="left")
+    verdict, text = lines(found, encoder)["prompts"]
+    assert (verdict, text[:50]) == ("warn", "in 2 of 8 rows (25.0 %) nothing is left before the")
+    cut_at_the_end, encoder = look(tmp_path, rows)
+    assert lines(cut_at_the_end, encoder)["prompts"][0] == "pass"
+
+
+def test_plain_text_has_no_prompts_to_lose(tmp_path: Path) -> None:
+    found, encoder = look(tmp_path, [{"text": "a story"}, {"text": "word " * 100}], truncate="left")
+    assert "prompts" not in lines(found, encoder)

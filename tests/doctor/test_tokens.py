@@ -35,7 +35,10 @@ def test_rows_of_a_right_template_pass(tmp_path: Path) -> None:
     encoder = with_template(tmp_path, "{{ bos_token }}" + CHATML)
     first, last = token_findings(encoded(encoder), encoder, "right")
     assert (first.verdict, first.finding) == ("pass", "rows begin with one <|bos|>")
-    assert (last.verdict, last.finding) == ("pass", "every answer ends with <|im_end|>, which is a target")
+    assert (last.verdict, last.finding) == (
+        "pass",
+        "every answer that was not cut ends with <|im_end|>, which is a target",
+    )
 
 
 def test_a_template_that_doubles_the_beginning_fails(tmp_path: Path) -> None:

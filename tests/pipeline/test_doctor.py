@@ -26,7 +26,16 @@ def test_the_whole_diagnosis(
     diagnosis = doctor_dataset(score_config(model=model, dataset=dataset, output=tmp_path / "s.parquet"))
     assert diagnosis.failures == ()
     names = [finding.name for finding in diagnosis.findings]
-    assert names[:7] == ["schema", "rows", "targets", "length", "copies", "beginning", "stop token"]
+    assert names[:8] == [
+        "schema",
+        "rows",
+        "targets",
+        "prompts",
+        "length",
+        "copies",
+        "beginning",
+        "stop token",
+    ]
     assert names[-4:] == ["time", "past runs", "memory", "disk"]
     assert len(diagnosis.shown) == 2
     assert diagnosis.numbers["rows"]["ok"] == 20
