@@ -59,7 +59,7 @@ def count_row(counts: dict[str, int], encoded: EncodedRow) -> None:
     counts["truncated"] += encoded.truncated
     counts["empty"] += encoded.status == NO_TARGET_TOKENS and not encoded.truncated
     if encoded.status == OK:
-        counts["promptless"] += bool(encoded.target_mask[1:].all())
+        counts["promptless"] += bool(encoded.target_mask[1])
         counts["tokens"] += encoded.n_tokens
         counts["target_tokens"] += encoded.n_target_tokens
 

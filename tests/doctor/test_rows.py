@@ -97,7 +97,7 @@ def test_of_a_large_dataset_a_sample_is_tokenised_and_all_keys_are_read(tmp_path
 
 
 def test_only_chosen_rows_count(tmp_path: Path) -> None:
-    found, encoder = look(tmp_path, [*GOOD, ODD], limit=6)
+    found, _ = look(tmp_path, [*GOOD, ODD], limit=6)
     assert (found.n_rows, found.counts["invalid"]) == (6, 0)
 
 
