@@ -171,7 +171,7 @@ def _spearman(first: np.ndarray, second: np.ndarray) -> float:
 
 def training(options: argparse.Namespace) -> None:
     """Train on what each column prefers; see `bench_training`."""
-    quality = options.work.parent / "planted" / "alpaca_zh-0.3" / "quality.json"
+    quality = options.work.parent / "planted" / "v1_sft-0.1" / "quality.json"
     bench_training.run(
         argparse.Namespace(
             **vars(options),
@@ -179,7 +179,8 @@ def training(options: argparse.Namespace) -> None:
             held_out=60,
             keep=0.3,
             seeds=3,
-            columns=("quality," if quality.exists() else "") + "gsnr,base_loss,ifd,grad_norm",
+            columns=("quality,quality>+base_loss,quality>+n_target_tokens," if quality.exists() else "")
+            + "gsnr,base_loss,ifd,alignment,+n_target_tokens",
             quality=str(quality) if quality.exists() else None,
         )
     )
