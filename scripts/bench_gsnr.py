@@ -76,16 +76,13 @@ class Way:
 WAYS = (
     Way("even: steps 10, 20, 30, 40"),
     Way("even, and the untrained model", steps=(BASE, *EVEN)),
-    Way("early: 2, 4, 6, 8", steps=(2, 4, 6, 8)),
     Way("neighbours: 34, 36, 38, 40", steps=(34, 36, 38, 40)),
-    Way("second half: 22, 28, 34, 40", steps=(22, 28, 34, 40)),
     Way("even, learning rate 5e-5", warmup=SLOW),
     Way("even, learning rate 1e-3", warmup=HOT),
     Way("even, members on complementary halves", warmup=FOLDS),
     Way("four dropout draws of step 40", steps=(40,), draws=4),
     Way("odd and even tokens at step 40", steps=(40,), token_halves=True),
     Way("even, weights instead of adapter", weights=True),
-    Way("weights, and the untrained model", steps=(BASE, *EVEN), weights=True),
 )
 
 
