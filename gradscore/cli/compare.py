@@ -52,6 +52,8 @@ def run(
 
 
 def _print_tables(found: "TableComparison") -> None:
+    from gradscore.report.compare import verdict
+
     agreement = found.agreement
     matched = agreement.matched
     alone = f"{matched.n_only_left} only in A, {matched.n_only_right} only in B"
@@ -66,6 +68,7 @@ def _print_tables(found: "TableComparison") -> None:
         rho = column.correlation
         interval = f"{rho.rho:.2f} [{rho.low:.2f}, {rho.high:.2f}]"
         print(f"{column.name:<22}{interval:>24}{column.k:>8}{column.shared:>8.0%}{column.by_chance[0]:>8.0%}")
+    print(verdict(found))
     print(f"moved most by {found.by}:" if found.movers else f"no row moved by {found.by}")
     for mover in found.movers[:N_SHOWN]:
         print(

@@ -23,7 +23,7 @@ class OrderNoise(NamedTuple):
     """Standard error of a row's gsnr: from the spread between members, which repeat the measurement, or else the median
     jackknife error over the views of one member, which takes the change of the model for noise too."""
     spread: float
-    """Standard deviation over rows, from the quartiles."""
+    """Standard deviation over rows, from the quartiles: their distance / 1.349."""
     n_members: int = 1
 
     @property
@@ -44,7 +44,7 @@ class OrderNoise(NamedTuple):
             return None
         found = (
             f"Warning: the error of a row's gsnr ({self.error:.3g}) is as large as the differences between rows "
-            f"(standard deviation {self.spread:.3g}), so the order by gsnr "
+            f"(quartile range / 1.349: {self.spread:.3g}), so the order by gsnr "
         )
         if self.n_members > 1:
             return (

@@ -128,9 +128,8 @@ def shared_trunk(
             f"layer {layer} differs by {difference:.0e}), so every view runs all {len(layers)} layers."
         )
         return None
-    reporter.message(
-        f"Layers 0 to {layer - 1} of {len(layers)} are the same for all views and run once per batch"
-    )
+    below = "Layer 0" if layer == 1 else f"Layers 0 to {layer - 1}"
+    reporter.message(f"{below} of {len(layers)} run once per batch, since all views agree on them")
     return replace(trunk, folder=folder)
 
 

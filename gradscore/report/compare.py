@@ -17,6 +17,8 @@ from gradscore.report.words import Words
 from gradscore.table.read import ScoreTable, read_table
 
 N_MOVERS = 25
+AGREEMENTS = ((0.8, "nearly the same rows"), (0.4, "partly the same rows"), (-1.0, "mostly different rows"))
+"""From which share of what chance leaves open two choices are called how (Cohen's kappa of two choices of one size)."""
 POINTS = 2_000
 
 
@@ -76,6 +78,18 @@ def compare(options: CompareOptions) -> TableComparison | ProfileComparison:
 
         write_comparison(found, Path(options.output).expanduser(), texts_of(found))
     return found
+
+
+def verdict(comparison: TableComparison) -> str:
+    """Return in one sentence whether both tables would keep the same rows by the column that was asked for."""
+    column = next(c for c in comparison.agreement.columns if c.name == comparison.by)
+    chance = column.by_chance[0]
+    beyond = (column.shared - chance) / (1 - chance) if chance < 1 else 1.0
+    how = next(words for least, words in AGREEMENTS if beyond >= least)
+    return (
+        f"By {column.name} both keep {how}: {column.shared:.0%} of the top {column.k} are shared, {chance:.0%} would be by "
+        "chance."
+    )
 
 
 def sentences(comparison: ProfileComparison) -> list[str]:

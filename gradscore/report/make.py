@@ -1,5 +1,6 @@
 """From a table to files: the page, the single pictures, the profile."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,15 +83,21 @@ def make_report(config: FilterConfig, options: ReportOptions, reporter: Reporter
             reporter.message("Writing the page")
             write_text(Path(options.output).expanduser(), render_page(found, pictures, rows, words))
             written.append(options.output)
+    symptoms = tuple(
+        words(f"reading.{reading.name}.symptom") for reading in found.readings if reading.state == "found"
+    )
+    doubts = (
+        [f"The profile is one of data with findings ({'; '.join(symptoms)}). A reference should have none."]
+        if options.profile is not None and symptoms
+        else []
+    )
     return ReportOutcome(
         written=tuple(written),
         n_rows=len(found.decisions),
         n_kept=int(found.decisions.keep.sum()),
         n_undecided=int(found.cut.undecided.sum()) if found.cut.error_column else None,
-        found=tuple(
-            words(f"reading.{reading.name}.symptom") for reading in found.readings if reading.state == "found"
-        ),
-        warnings=(*found.decisions.warnings, *filter(None, [found.text_problem])),
+        found=symptoms,
+        warnings=(*found.decisions.warnings, *doubts, *filter(None, [found.text_problem])),
     )
 
 
@@ -166,3 +173,7 @@ def _make_folder(folder: Path, option: str) -> None:
         raise StorageError(
             f"The folder {folder} cannot be made: {error.strerror}. Give {option} another place."
         ) from error
+    if not os.access(folder, os.W_OK):
+        raise StorageError(
+            f"Nothing can be written into {folder}: no permission. Give {option} another place."
+        )

@@ -49,7 +49,7 @@ def render_page(study: Study, pictures: Sequence[Picture], rows: Records, words:
         made=_made(study, words),
         pictures=pictures,
         readings=study.readings,
-        warnings=[visible(warning.removeprefix("Warning: "), 1000) for warning in study.decisions.warnings],
+        warnings=_warnings(study, words),
         headline=_headline(study, words),
         summary=_summary(study, words),
         sections=[(name, words(f"section.{name}", by=study.config.by)) for name in SECTIONS],
@@ -140,6 +140,18 @@ def _made(study: Study, words: Words) -> str:
         views=len(metadata.get("views", [])) or words("unknown"),
         engine=metadata.get("gradients", {}).get("engine", words("unknown")),
     )
+
+
+def _warnings(study: Study, words: Words) -> list[str]:
+    """Return the warnings of the cut; that the order may be noise in the language of the page."""
+    noise = order_noise(study.table)
+    own = None if noise is None else noise.warning
+    found = [warning for warning in study.decisions.warnings if warning != own]
+    shown = [visible(warning.removeprefix("Warning: "), 1000) for warning in found]
+    if noise is None or len(found) == len(study.decisions.warnings):
+        return shown
+    name = "members" if noise.n_members > 1 else "views"
+    return [words(f"warning.noise_{name}", error=noise.error, spread=noise.spread), *shown]
 
 
 def _headline(study: Study, words: Words) -> list[tuple[str, str]]:

@@ -18,7 +18,13 @@ from gradscore.validate.evaluate import ColumnResult, Evaluation, Marked, compar
 from gradscore.validate.faults import FAULT_KINDS
 from gradscore.validate.judge import Judgement, judge_quality, shown
 from gradscore.validate.picture import write_picture
-from gradscore.validate.verdict import best_lines, column_lines, control_line, quality_lines
+from gradscore.validate.verdict import (
+    best_lines,
+    column_lines,
+    control_line,
+    quality_lines,
+    small_kinds_lines,
+)
 
 FORMAT = "gradscore validation"
 FORMAT_VERSION = 1
@@ -55,6 +61,7 @@ def conclude(
         *best_lines(evaluation, _gain_over_baseline(rows, evaluation, seed)),
         *column_lines(evaluation),
         control_line(evaluation),
+        *small_kinds_lines(evaluation),
     ]
     try:
         judgement = judge_quality(rows, evaluation, fitted_on, seed)

@@ -168,6 +168,7 @@ def evaluate(rows: Marked, top_k: str, seed: int) -> Evaluation:
     draws = Draws.of(rows.faults, seed)
     results = [_column(rows, name, top_k, draws) for name in rows.columns]
     noise = np.random.default_rng(seed).random(len(rows.row_index))
+    noise[~np.any([~np.isnan(values) for values in rows.columns.values()], axis=0)] = np.nan
     control = _judge(rows, CONTROL, noise, "high", top_k, draws)
     return Evaluation(
         columns=tuple(sorted(results, key=lambda result: -result.overall)),

@@ -6,6 +6,9 @@ from gradscore.validate.auroc import Estimate
 from gradscore.validate.evaluate import ALL, BASELINES, ColumnResult, Evaluation
 from gradscore.validate.judge import Judgement
 
+FEW = 8
+"""Rows of a kind under which resampling them says too little of others."""
+
 
 def column_lines(evaluation: Evaluation) -> list[str]:
     """Return one line per group of columns: those that find faults, those that do not, those that mislead."""
@@ -64,6 +67,16 @@ def quality_lines(judgement: Judgement) -> list[str]:
     if judgement.quality.verdict != "finds faults":
         lines.append("quality does NOT find the planted faults on this data. Do not filter by it.")
     return lines
+
+
+def small_kinds_lines(evaluation: Evaluation) -> list[str]:
+    """Return which kinds have too few rows for their intervals to be trusted; nothing where none has."""
+    few = [f"{kind} ({n})" for kind, n in evaluation.counts.items() if kind != ALL and n < FEW]
+    if not few:
+        return []
+    return [
+        f"Intervals of kinds with fewer than {FEW} rows are too narrow: {', '.join(few)}. Trust `all`, or take a larger --sample."
+    ]
 
 
 def control_line(evaluation: Evaluation) -> str:

@@ -39,7 +39,7 @@ def test_shared_layers_change_no_score(
         rtol = 1e-3 if name in MOMENTS else 1e-5
         for other in (shared, kept):
             pd.testing.assert_series_equal(other[name], whole[name], rtol=rtol, atol=0)
-    assert any("are the same for all views and run once per batch" in line for line in said.said)
+    assert any("run once per batch, since all views agree on them" in line for line in said.said)
     assert not (tmp_path / "kept.run" / "trunk").exists()
 
 

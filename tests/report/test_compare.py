@@ -11,10 +11,12 @@ from gradscore.report.compare import (
     TableComparison,
     compare,
     sentences,
+    verdict,
 )
 from gradscore.report.profile import Departure, Profile, profile_of, save_profile
 from gradscore.table.read import read_table
 from tests.report.tables import make_table
+from tests.table.rows import scored, write_table
 
 
 @pytest.mark.parametrize(("name", "start"), [("c.html", b"<!DOCTYPE html>"), ("c.png", b"\x89PNG")])
@@ -30,6 +32,22 @@ def test_page_and_picture_of_two_tables(tmp_path: Path, name: str, start: bytes)
     assert b"<img src=x" not in content
     with pytest.raises(StorageError, match="already there"):
         compare(options)
+
+
+def test_a_sentence_says_whether_both_keep_the_same_rows(tmp_path: Path) -> None:
+    rows = [scored(i, gsnr=float(i)) for i in range(40)]
+    shifted = [scored(i, gsnr=float((i + 4) % 40)) for i in range(40)]
+    reverse = [scored(i, gsnr=float(-i)) for i in range(40)]
+    tables = [
+        str(write_table(tmp_path / f"{name}.parquet", some))
+        for name, some in (("a", rows), ("b", shifted), ("c", reverse))
+    ]
+    said = [verdict(compare(CompareOptions(tables[0], other))) for other in tables]
+    assert said == [
+        "By gsnr both keep nearly the same rows: 100% of the top 12 are shared, 30% would be by chance.",
+        "By gsnr both keep partly the same rows: 67% of the top 12 are shared, 30% would be by chance.",
+        "By gsnr both keep mostly different rows: 0% of the top 12 are shared, 30% would be by chance.",
+    ]
 
 
 def test_a_table_has_not_left_its_own_profile(tmp_path: Path) -> None:

@@ -189,3 +189,36 @@ def test_reading_a_table_needs_no_torch() -> None:
     code = "import gradscore.report.make, gradscore.report.page, sys; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def noisy(folder: Path) -> Path:
+    """Return a table whose errors of gsnr are as large as its differences."""
+    rows = [scored(i, gsnr=5.0 + i / 10, gsnr_se=3.0) for i in range(40)]
+    return write_table(folder / "noisy.parquet", rows)
+
+
+@pytest.mark.parametrize(
+    ("language", "words"), [("en", "the order by gsnr may be noise"), ("zh", "按 gsnr 的顺序可能是噪声")]
+)
+def test_the_doubt_about_the_order_is_in_the_language_of_the_page(
+    tmp_path: Path, language: str, words: str
+) -> None:
+    page = page_of(noisy(tmp_path), language=language)
+    assert words in page
+    assert ("may be noise" in page) == (language == "en")
+
+
+def test_a_profile_of_unhealthy_data_is_saved_with_a_doubt(tmp_path: Path) -> None:
+    outcome = report(noisy(tmp_path), ReportOptions(profile=str(tmp_path / "p.json")))
+    assert any("A reference should have none." in warning for warning in outcome.warnings)
+    assert (tmp_path / "p.json").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_the_table_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "os.access", lambda path, mode: False
+    )  # tests may run as root, who may write anywhere
+    with pytest.raises(StorageError, match=r"Nothing can be written into .* Give --output another place"):
+        report(tmp_path / "none.parquet", ReportOptions(output=str(tmp_path / "r.html")))

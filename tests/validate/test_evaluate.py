@@ -93,7 +93,7 @@ def test_duplicates_are_reported_but_do_not_count_in_all() -> None:
 
 
 def test_the_random_control_reads_a_half_on_average() -> None:
-    rows = marked(FAULTS, {}, {})
+    rows = marked(FAULTS, {"gsnr": np.arange(len(FAULTS), dtype=float)}, {"gsnr": "high"})
     controls = [evaluate(rows, "0.5", seed=seed).control.overall for seed in range(12)]
     assert abs(np.mean(controls) - 0.5) < 4 * np.std(controls) / np.sqrt(len(controls))
     assert np.std(controls) > 0.01
@@ -173,3 +173,12 @@ def test_the_dictionary_of_the_table_says_which_end_is_better(tmp_path: Path) ->
     assert better["gsnr"] == "high"
     assert better["grad_norm"] == "low"
     assert set(better.values()) == {"high", "low", ""}
+
+
+def test_the_random_control_ranks_only_rows_that_have_a_score() -> None:
+    values = np.arange(len(FAULTS), dtype=float)
+    values[:5] = np.nan
+    found = evaluate(marked(FAULTS, {"gsnr": values}, {"gsnr": "high"}), "0.5", seed=0)
+    assert found.control.n_missing == 5
+    assert found.control.cut is not None
+    assert found.control.cut.n_dropped == (len(FAULTS) - 5) - round(0.5 * (len(FAULTS) - 5))

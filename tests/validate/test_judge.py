@@ -6,7 +6,13 @@ import pytest
 from gradscore.errors import TableError
 from gradscore.validate.evaluate import ALL, Marked, evaluate
 from gradscore.validate.judge import Judgement, judge_quality
-from gradscore.validate.verdict import best_lines, column_lines, control_line, quality_lines
+from gradscore.validate.verdict import (
+    best_lines,
+    column_lines,
+    control_line,
+    quality_lines,
+    small_kinds_lines,
+)
 from tests.validate.marked import KINDS, labels, marked
 
 FAULTS = labels(200, 12, hidden=6)
@@ -134,3 +140,12 @@ def test_columns_with_gaps_that_find_faults_are_not_called_useless() -> None:
     assert line.startswith(
         "No column is named best: those that find faults lack more than a tenth of the rows."
     )
+
+
+def test_kinds_with_few_rows_are_named() -> None:
+    few = evaluate(marked(FAULTS, columns(signal=1.5, gradient_signal=0.0), BETTER), "0.5", 0)
+    (line,) = small_kinds_lines(few)
+    assert line.startswith("Intervals of kinds with fewer than 8 rows are too narrow: duplicate (6).")
+    without = np.where(FAULTS == "duplicate", "swapped", FAULTS)
+    enough = evaluate(marked(without, columns(signal=1.5, gradient_signal=0.0), BETTER), "0.5", 0)
+    assert small_kinds_lines(enough) == []

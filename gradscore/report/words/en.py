@@ -93,6 +93,12 @@ TEXTS: dict[str, str] = {
     "answers grows darker to the right; a layer that stays bright has more to learn.",
     "no_sketch": "Cosines of pairs of rows need the direction of each gradient, which this table does not hold. Score "
     "with --sketch 1024 to have them.",
+    "warning.noise_members": "The error of a row's gsnr ({error:.3g}) is as large as the differences between rows ({spread:.3g}), so "
+    "the order by gsnr is mostly noise. Score with more or more distant views (--views, --update-interval), or compare "
+    "with another column (--by loss --ascending).",
+    "warning.noise_views": "The error of a row's gsnr ({error:.3g}) is as large as the differences between rows ({spread:.3g}), so "
+    "the order by gsnr may be noise. The error is taken over the views of one warm-up, whose change it takes for noise too: score "
+    "with --members 2, which tells how much of the order repeats, or compare with another column (--by loss --ascending).",
     "no_layers": "This table holds no layer norms.",
     "correlation": "Rank correlation of {by} with length: {length}; with loss: {loss}. Share of the differences in rank "
     "that lies between categories: {category}.",

@@ -87,6 +87,10 @@ TEXTS: dict[str, str] = {
     "picture.layer_views": "按层和视图的梯度范数",
     "picture.layer_views.note": "{rows} 行的中位数，最早的视图在左，第一层在最下。训练已经解答的部分向右变暗；一直明亮的层还有东西要学。",
     "no_sketch": "行对的余弦需要每个梯度的方向，本表没有。评分时加上 --sketch 1024 即可。",
+    "warning.noise_members": "一行 gsnr 的误差（{error:.3g}）与行间差异（{spread:.3g}）一样大，因此按 gsnr 的顺序大多是噪声。请用更多或"
+    "间隔更远的视图评分（--views、--update-interval），或与另一列比较（--by loss --ascending）。",
+    "warning.noise_views": "一行 gsnr 的误差（{error:.3g}）与行间差异（{spread:.3g}）一样大，因此按 gsnr 的顺序可能是噪声。误差取自一次预热的各视图，"
+    "模型的变化也被算作噪声：用 --members 2 评分可知顺序有多少会重现，或与另一列比较（--by loss --ascending）。",
     "no_layers": "本表没有层范数。",
     "correlation": "{by} 与长度的秩相关：{length}；与损失：{loss}。秩的差异中属于类别之间的比例：{category}。",
     "unknown": "未知",
