@@ -178,6 +178,7 @@ def training(options: argparse.Namespace) -> None:
             dataset=str(options.data / SETS["alpaca_en"]),
             held_out=60,
             keep=0.3,
+            dtype="float32",
             seeds=3,
             columns=("quality,quality>+base_loss,quality>+n_target_tokens," if quality.exists() else "")
             + "gsnr,base_loss,ifd,alignment,+n_target_tokens",

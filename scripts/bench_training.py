@@ -48,7 +48,7 @@ LAYERS = "last:8"
 BATCH_SIZE = 8
 LEARNING_RATE = 5e-4
 PASSES = 1
-MAX_LENGTH = 320
+MAX_LENGTH = 256
 MEASURES = "default,ifd,alignment"
 LEFT_OUT = 0.4
 """Share of the pool that `A>B` leaves out as the worst by A."""
@@ -126,7 +126,7 @@ def make_trainer(options: argparse.Namespace, pool: Path, held_out: Path) -> Tra
     """Return the trainer with both sets of rows encoded."""
     config = RunConfig(
         data=DataConfig(dataset=str(pool), max_length=MAX_LENGTH),
-        model=ModelConfig(model=options.model, lora_layers=LAYERS),
+        model=ModelConfig(model=options.model, lora_layers=LAYERS, dtype=options.dtype),
     )
     source, encoder, loaded = open_data_and_model(config, SilentReporter())
     model = attach_adapter(loaded, config.model, options.seed)
@@ -152,7 +152,12 @@ def score_pool(options: argparse.Namespace, pool: Path) -> pd.DataFrame:
             RunConfig(
                 data=DataConfig(dataset=str(pool), max_length=MAX_LENGTH),
                 model=ModelConfig(
-                    model=options.model, lora_layers=LAYERS, cache_trunk=True, views=3, include_base=True
+                    model=options.model,
+                    dtype=options.dtype,
+                    lora_layers=LAYERS,
+                    cache_trunk=True,
+                    views=3,
+                    include_base=True,
                 ),
                 scores=ScoreConfig(measures=MEASURES, quality=options.quality),
                 table=TableConfig(output=str(output)),
@@ -227,6 +232,9 @@ def main() -> None:
         "--columns",
         default="gsnr,base_loss,ifd,alignment",
         help="comma-separated; the first leads; quality needs --quality",
+    )
+    parser.add_argument(
+        "--dtype", default="float32", help="bfloat16 is faster on a CPU that multiplies it (AMX)"
     )
     parser.add_argument("--quality", default=None, help="a quality.json that was fitted on other rows")
     run(parser.parse_args())
