@@ -17,7 +17,7 @@ from gradscore.config import RunConfig, raise_if_any, require, to_mapping
 from gradscore.emit.dataset import emit
 from gradscore.emit.outputs import plan_outputs
 from gradscore.emit.source import read_categories, reopen_source
-from gradscore.filter.advice import resolve_by
+from gradscore.filter.advice import read_advice, resolve_by
 from gradscore.filter.decide import DEFAULT_TOP_K, decide
 from gradscore.filter.noise import order_noise
 from gradscore.measures import parse_measures
@@ -53,6 +53,8 @@ class ScoreOutcome:
     """What a person should know before trusting the table: engine, views, noise floor, quartiles of the scores."""
     warning: str | None
     """Why the order by gsnr should not be trusted, if that can be seen from the table."""
+    advised_by: str | None = None
+    """Column that found most planted faults, if the table was scored with a quality model that knows."""
 
 
 @dataclass(frozen=True)
@@ -320,6 +322,7 @@ def _score_outcome(
         summary["gsnr_error"] = noise.error
         if noise.reliability is not None:
             summary["gsnr_reliability"] = noise.reliability
+    advice = read_advice(finished)
     return ScoreOutcome(
         table=str(table),
         run_folder=str(run.path),
@@ -330,4 +333,5 @@ def _score_outcome(
         rows_per_second=n_scored / scoring_seconds if scoring_seconds > 0 else 0.0,
         summary=summary,
         warning=None if noise is None else noise.warning,
+        advised_by=None if advice is None else advice.column,
     )

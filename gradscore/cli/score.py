@@ -28,7 +28,8 @@ def run(
         if outcome.warning is not None:
             reporter.message(outcome.warning)
         is_ranked = "gsnr_quartiles" in outcome.summary and outcome.warning is None
-        by = "" if is_ranked else "--by loss --ascending "
+        otherwise = "" if is_ranked else "--by loss --ascending "
+        by = otherwise if outcome.advised_by is None else "--by auto "
         reporter.message(f"Next: gradscore filter {outcome.table} {by}--top-k 0.3 --output kept.jsonl")
         if has_failed_rows(outcome.status_counts):
             reporter.message(

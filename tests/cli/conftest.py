@@ -21,6 +21,7 @@ class FakePipeline:
     status_counts: dict[str, int] = field(default_factory=lambda: {"ok": 8})
     error: BaseException | None = None
     warning: str | None = None
+    advised_by: str | None = None
     preview: Any = None
     records: list[dict[str, Any]] = field(default_factory=list)
     n_rows_asked: int | None = None
@@ -45,6 +46,7 @@ class FakePipeline:
             rows_per_second=2.0,
             summary={"gsnr_floor": 0.57735, "engine": "hooks", "gsnr_quartiles": (1.0, 2.0, 3.0)},
             warning=self.warning,
+            advised_by=self.advised_by,
         )
 
     def filter_dataset(self, config: RunConfig, reporter: Reporter) -> SimpleNamespace:

@@ -33,6 +33,14 @@ def test_a_warning_about_the_order_changes_the_next_step(
     assert "Next: gradscore filter s.parquet --by loss --ascending --top-k 0.3" in errors
 
 
+def test_the_next_step_is_the_column_that_a_validation_found(
+    pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline.advised_by = "quality"
+    assert main(SCORE) == 0
+    assert "Next: gradscore filter s.parquet --by auto --top-k 0.3" in capsys.readouterr().err
+
+
 def test_quiet_leaves_stderr_empty(pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SCORE, "--quiet"]) == 0
     assert capsys.readouterr().err == ""
