@@ -1,5 +1,6 @@
 """Which pictures a study has: for each a name, a title, a sentence and its chart."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -274,7 +275,7 @@ def _view_cells(study: Study) -> tuple[Records, list[str], int] | None:
     if not len(norms) or len(of_one_member) < 2 or norms.shape[1] != len(of_one_member) * len(names):
         return None
     medians = np.median(norms.reshape(len(norms), len(of_one_member), len(names)), axis=0)
-    labels = [str(view["name"]).rpartition("/")[2] for view in of_one_member]
+    labels = [_view_label(str(view["name"])) for view in of_one_member]
     cells = [
         {"layer": names[layer], "group": labels[at], "norm": float(medians[at, layer])}
         for at in range(len(labels))
@@ -282,6 +283,11 @@ def _view_cells(study: Study) -> tuple[Records, list[str], int] | None:
         if medians[at, layer] > 0
     ]
     return cells, names[::-1], len(norms)
+
+
+def _view_label(name: str) -> str:
+    """Return the name of a view as an axis shows it: `member-0/step-000020` is `step 20`."""
+    return re.sub(r"-0*(\d+)$", r" \1", name.rpartition("/")[2])
 
 
 def _sampled_rows(study: Study, words: Words) -> Records:

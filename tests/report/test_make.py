@@ -80,6 +80,7 @@ def test_json_in_the_page_is_whole_and_has_no_markup(page: str) -> None:
     names = {"cut", "pair-cosines", "layers", "layers-by-view", "scatter-loss", "correlations"}
     assert names <= content["charts"].keys()
     assert "Median over 20 rows, oldest view on the left" in page
+    assert '"group": "step 10"' in text[1]
 
 
 def test_the_cut_its_undecided_rows_and_reasons_are_said(page: str) -> None:
