@@ -307,7 +307,7 @@ class ScoreConfig:
     )
     measures: str = option(
         "default",
-        "Optional columns: default, all, or names from docs/scores.md, comma-separated; empty for none.",
+        "Optional columns: default, quality (what it is made of), all, or names from docs/scores.md, comma-separated; empty for none.",
     )
     quality: str | None = option(
         None,

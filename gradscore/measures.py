@@ -363,7 +363,10 @@ OF_FOLDS = (
 )
 """Measures that compare members of a cross-fitted warm-up."""
 
-WORDS = ("default", "all")
+OF_QUALITY = ("base_loss", "ifd", "peak_excess", "number_excess", "stop_loss")
+"""What `quality` is made of. Forward passes give all of it; why these: docs/log.md."""
+
+WORDS = ("default", "quality", "all")
 
 DEFAULT_SKETCH = 2048
 """Length of the sketch where a measure needs one and none was asked for: 4 KiB a row, cosines to 0.02."""
@@ -373,7 +376,8 @@ def parse_measures(words: str) -> tuple[str, ...]:
     """Return the names that `--measures` asks for, in the order of the registry, each once.
 
     Args:
-        words: names, comma-separated; `default` and `all` stand for several, nothing for none.
+        words: names, comma-separated; `default`, `quality` (what it is made of) and `all` stand for several, nothing
+            for none.
 
     Raises:
         ConfigError: a name is unknown; all unknown ones are listed.
@@ -383,13 +387,15 @@ def parse_measures(words: str) -> tuple[str, ...]:
     if unknown:
         raise ConfigError(
             f"--measures: {', '.join(unknown)} is unknown. Measures are: {', '.join(MEASURES)}; "
-            "or default, or all, comma-separated."
+            f"or {', or '.join(WORDS)}, comma-separated."
         )
-    return tuple(
-        name
-        for name, measure in MEASURES.items()
-        if name in asked or "all" in asked or (measure.is_default and "default" in asked)
-    )
+    groups = {
+        "default": {name for name, measure in MEASURES.items() if measure.is_default},
+        "quality": set(OF_QUALITY),
+        "all": set(MEASURES),
+    }
+    wanted = asked.union(*(groups[word] for word in asked.intersection(WORDS)))
+    return tuple(name for name in MEASURES if name in wanted)
 
 
 def passes_of(names: Iterable[str]) -> tuple[PassName, ...]:

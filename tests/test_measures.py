@@ -7,7 +7,7 @@ import pytest
 
 from gradscore.config import ScoreConfig
 from gradscore.errors import ConfigError
-from gradscore.measures import MEASURES, PASSES, describe_cost, parse_measures, passes_of
+from gradscore.measures import MEASURES, OF_QUALITY, PASSES, describe_cost, parse_measures, passes_of
 from gradscore.table.schema import COLUMNS
 
 
@@ -16,6 +16,7 @@ def test_words_and_names_give_each_measure_once_in_the_order_of_the_registry() -
     assert parse_measures("all, default,el2n") == tuple(MEASURES)
     assert parse_measures("entropy,consistency") == ("consistency", "entropy")
     assert set(parse_measures("default,entropy")) == {*parse_measures("default"), "entropy"}
+    assert set(parse_measures("quality")) == set(OF_QUALITY)
     assert parse_measures("") == parse_measures(" , ") == ()
 
 
@@ -31,7 +32,7 @@ def test_unknown_names_are_listed_with_those_that_exist() -> None:
     text = str(caught.value)
     assert "2 options are wrong" in text
     assert "--measures: shape, size is unknown. Measures are: consistency, gsnr_paper" in text
-    assert "or default, or all, comma-separated" in text
+    assert "or default, or quality, or all, comma-separated" in text
 
 
 @pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))

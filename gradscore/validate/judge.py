@@ -13,19 +13,14 @@ from typing import Any
 import numpy as np
 
 from gradscore.errors import TableError
+from gradscore.measures import OF_QUALITY
 from gradscore.quality.fit import LabelledRows, choose_features, fit_quality, score_out_of_fold
 from gradscore.quality.model import Feature, Numbers, QualityModel
 from gradscore.validate.auroc import LEVEL, Draws, Estimate, estimate_gain
 from gradscore.validate.evaluate import ALL, ColumnResult, Evaluation, Marked, compare, evaluate
 
-FORWARD = (
-    ("base_loss", "loss_first", "loss"),
-    ("ifd",),
-    ("peak_excess",),
-    ("number_excess",),
-    ("stop_loss",),
-)
-"""Features that forward passes give; of each group the first column that the table has. Why these: docs/log.md."""
+FORWARD = tuple((name,) for name in OF_QUALITY)
+"""Features that forward passes give."""
 GRADIENT = (
     ("grad_norm_first", "grad_norm"),
     ("gsnr_unbiased", "gsnr"),
@@ -36,7 +31,7 @@ GRADIENT = (
     ("alignment",),
     ("influence",),
 )
-"""Candidates that need gradients, in the same way."""
+"""Candidates that need gradients; of each group the first column that the table has."""
 DEFAULT_COLUMN = "gsnr"
 """What `filter` ranks by unless it is told otherwise."""
 QUALITY = "quality"
@@ -75,9 +70,9 @@ def judge_quality(rows: Marked, evaluation: Evaluation, fitted_on: Mapping[str, 
     labelled = LabelledRows(rows.columns, rows.faults, rows.is_sound | rows.has_kind(ALL))
     forward = _features(rows, FORWARD)
     if not forward:
-        wanted = ", ".join(group[0] for group in FORWARD)
         raise TableError(
-            f"quality is made of losses, and the table has none that is complete: {wanted}. Score with --measures all."
+            f"quality is made of columns of which the table has none complete: {', '.join(OF_QUALITY)}. Score with "
+            "--measures quality."
         )
     worth = -score_out_of_fold(labelled, forward, seed)
     candidates = {

@@ -105,7 +105,8 @@ def _scoring_config(config: RunConfig, folder: Path, sample: PlantedSample) -> R
         sample=None,
         shard=None,
     )
-    scores = config.scores
+    # What quality is made of costs little beside the views, and without it there would be little to judge.
+    scores = replace(config.scores, measures=",".join(filter(None, [config.scores.measures, "quality"])))
     if scores.quality is not None:
         scores = with_needed_measures(scores, read_quality(scores.quality))
     return RunConfig(

@@ -83,9 +83,7 @@ def test_a_table_of_noise_gives_a_quality_that_warns_of_itself() -> None:
 
 def test_a_table_without_its_columns_has_no_quality() -> None:
     rows = marked(FAULTS, {"gsnr": columns(signal=1.0, gradient_signal=1.0)["gsnr"]}, BETTER)
-    with pytest.raises(
-        TableError, match=r"none that is complete: base_loss, ifd, .* Score with --measures all"
-    ):
+    with pytest.raises(TableError, match=r"none complete: base_loss, ifd, .* Score with --measures quality"):
         judge(rows)
 
 
