@@ -106,7 +106,7 @@ def score_dataset(config: RunConfig, reporter: Reporter | None = None) -> ScoreO
     started = time.monotonic()
     # 1. Open the data and the model, fix everything that was left to be chosen, and read all rows once.
     opened = source, encoder, loaded = open_data_and_model(config, reporter)
-    training_rows, counts, data_fingerprint = survey(config, source, encoder)
+    training_rows, counts, data_fingerprint, detailed = survey(config, source, encoder)
     if config.gradients.check:
         _check_rows(config, training_rows, counts, encoder, reporter)
     if quality is not None:
@@ -126,7 +126,7 @@ def score_dataset(config: RunConfig, reporter: Reporter | None = None) -> ScoreO
     measures = parse_measures(config.scores.measures)
     parts = PartWriter(run, reporter, measures=measures, part_seconds=config.table.part_seconds)
     # 2. Choose the engine, make the views, and hold the engine against plain autograd.
-    sweep, check = prepare(config, opened, training_rows, run, reporter)
+    sweep, check = prepare(config, opened, training_rows, run, reporter, detailed)
     sweep = with_reference(config, trusted, sweep, run, reporter)
     # 3. Score every row that is not on disk yet.
     scoring_started = time.monotonic()

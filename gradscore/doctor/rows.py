@@ -168,8 +168,8 @@ def prompt_check(counts: Mapping[str, int]) -> Finding:
         "prompts",
         "warn",
         f"in {of_rows(without, n)} nothing is left before the answer: the whole prompt is cut away, or was never there",
-        "They are scored as answers to nothing. Cut with --truncate right or leave long rows out with --truncate drop, or "
-        "raise --max-length if the model allows it.",
+        "They are scored as answers to nothing. Raise --max-length if the model allows it, or leave long rows out with "
+        "--truncate drop.",
     )
 
 
@@ -182,7 +182,8 @@ def length_check(counts: Mapping[str, int]) -> Finding:
         "length",
         "warn",
         f"{of_rows(cut + left_out, n)} are {'cut to' if cut else 'left out for'} --max-length",
-        "Raise --max-length if the model allows it: a cut answer is scored without its end, and a row left out has no score.",
+        "Raise --max-length if the model allows it: a row that was cut is scored without its end (without its beginning with "
+        "--truncate left), and a row left out has no score.",
     )
 
 

@@ -74,7 +74,8 @@ def resolve_by(table: ScoreTable, config: FilterConfig) -> tuple[FilterConfig, l
                 "`gradscore validate`, then score with --quality FOLDER/quality.json; or name a column with --by."
             )
         chosen = replace(config, by=advice.column, ascending=advice.is_ascending)
-        return chosen, [f"--by {AUTO}: {advice.column}, AUROC {_shown(advice.auroc)} on planted faults."]
+        found = f"AUROC {_shown(advice.auroc)} on faults planted in {advice.dataset}"
+        return chosen, [f"--by {AUTO}: {advice.column}, {found}."]
     if advice is None or config.by != advice.default or advice.column == advice.default:
         return config, []
     is_clear = advice.default_auroc is None or advice.auroc["low"] > advice.default_auroc["value"]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gradscore.config import FilterConfig
 from gradscore.errors import ConfigError, TableError
+from gradscore.filter.advice import QUALITY
 from gradscore.filter.noise import order_noise
 from gradscore.filter.reasons import Code, Decisions
 from gradscore.filter.rules import Labels, Numbers, order_best_first, parse_normalize, parse_top_k
@@ -107,8 +108,10 @@ def _checked(table: ScoreTable, config: FilterConfig) -> list[Threshold]:
     mistakes: list[str] = []
     if config.by not in table.numeric_columns:
         kind = "is not numeric" if config.by in table.schema.names else "is not in the table"
+        remedy = " Score with --quality FILE.json to have it, a model that `gradscore validate` writes."
         mistakes.append(
             f"--by {config.by}: this column {kind}. Numeric columns are: {', '.join(table.numeric_columns)}."
+            f"{remedy if config.by == QUALITY else ''}"
         )
     thresholds = thresholds_of(config, table.numeric_columns, mistakes)
     checks: list[Callable[[], object]] = [lambda: parse_normalize(config.normalize)]

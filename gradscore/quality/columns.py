@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gradscore.config import ScoreConfig
 from gradscore.errors import TableError
-from gradscore.measures import MEASURES, parse_measures
+from gradscore.measures import MEASURES, OF_QUALITY, parse_measures
 from gradscore.quality.model import QualityModel, apply
 from gradscore.table.derived import Derived
 from gradscore.table.schema import COLUMNS, Column
@@ -34,8 +34,14 @@ QUALITY_COLUMNS = (
     ),
 )
 SECTIONS_THAT_MATTER = ("model", "gradients", "scores")
-UNRELATED = ("measures", "quality", "sketch")
-"""Fields of the section scores that do not change the columns that a model was fitted on."""
+TEXT = ("max_length", "truncate", "turns", "side", "chat_template")
+"""Fields of the section data that change what is scored of a row."""
+OF_BASE_MODEL = ("dtype", "attn", "adapter", "revision", "checkpoints")
+"""Fields of the section model that change what its forward passes say; the others make views."""
+UNRELATED = (
+    "model", "device", "cache_trunk", "check", "engine", "max_batch_tokens", "measures", "quality", "sketch",
+)  # fmt: skip
+"""Fields that do not change the columns that a model was fitted on."""
 
 
 def quality_columns(model: QualityModel) -> Derived:
@@ -54,7 +60,7 @@ def needed_measures(model: QualityModel) -> tuple[str, ...]:
     Raises:
         TableError: it needs a column that this release does not have.
     """
-    own = {column.name for column in COLUMNS}
+    own = {column.name for column in COLUMNS if pa.types.is_floating(column.arrow_type)} | {"n_target_tokens"}
     unknown = [name for name in model.names if name not in own and name not in MEASURES]
     if unknown:
         raise TableError(
@@ -93,18 +99,27 @@ def differences(
     Args:
         model: the quality model.
         fingerprint: of the language model of this run.
-        sections: this run's configuration of `model`, `gradients` and `scores`.
+        sections: this run's configuration, by section.
     """
     fitted = model.fitted_on
     language_model = fitted.get("language_model", {})
     found = []
     if language_model.get("fingerprint") not in (None, fingerprint):
         found.append(f"the model ({language_model.get('name')})")
-    for section in SECTIONS_THAT_MATTER:
+    needs_views = not set(model.names) <= set(OF_QUALITY)
+    for section in ("data", *SECTIONS_THAT_MATTER):
         before = fitted.get("settings", {}).get(section, {})
-        names = [n for n in sections[section] if n in before and n not in (*UNRELATED, "model", "device")]
+        names = [
+            n for n in sections[section] if n in before and _matters(section, n, needs_views=needs_views)
+        ]
         found += _changed(names, before, sections[section])
     return found
+
+
+def _matters(section: str, name: str, *, needs_views: bool) -> bool:
+    if section == "data":
+        return name in TEXT
+    return name not in UNRELATED if needs_views else section == "model" and name in OF_BASE_MODEL
 
 
 def _changed(names: Sequence[str], before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ what lies far out by any of them counts:
 
 Normal scores are van der Waerden's (1952); the sum of their squares is a chi-squared statistic if columns are independent,
 after Fisher's way of combining tests. `quality_low` and `quality_high` come from the same formula with knots and calibration of
-bootstrap samples (2.5 % and 97.5 % quantiles). They are the uncertainty of the fit, not of the row's own scores. A row that
+bootstrap samples (2.5 % and 97.5 % quantiles, widened to quality itself where it lies outside). They are the uncertainty of the fit, not of the row's own scores. A row that
 lacks one of the columns has no quality: null, never a guess. Only columns that say nothing of some rows by nature, such as the
 loss of a stop token that was cut off, count 0 there.
 """
@@ -175,7 +175,7 @@ def read_quality(path: str | Path) -> QualityModel:
             f"The quality model {path} cannot be read: {error.strerror}. Give the quality.json that "
             "`gradscore validate` wrote."
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TableError(
             f"{path} is not valid JSON ({error}). Give the quality.json that `gradscore validate` wrote."
         ) from error
@@ -184,7 +184,7 @@ def read_quality(path: str | Path) -> QualityModel:
             f"{path} is no quality model. Give the quality.json that `gradscore validate` wrote."
         )
     version = content.get("format_version")
-    if not isinstance(version, int):
+    if not isinstance(version, int) or isinstance(version, bool):
         raise TableError(_damaged(path, f"format_version is {version!r}"))
     if version < FORMAT_VERSION:
         raise TableError(
@@ -203,13 +203,14 @@ def _from_mapping(content: Mapping[str, Any], path: str | Path) -> QualityModel:
     try:
         model = QualityModel(
             features=tuple(_feature(feature) for feature in content["features"]),
-            intercept=float(content["intercept"]),
-            slope=float(content["slope"]),
-            bootstrap=tuple(_fit(fit) for fit in content["bootstrap"]),
+            intercept=_number(content["intercept"]),
+            slope=_number(content["slope"]),
+            bootstrap=tuple(_fit(fit) for fit in _list(content["bootstrap"])),
             fitted_on=dict(content["fitted_on"]),
             evidence=dict(content["evidence"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+        _check_origin(model)
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise TableError(_damaged(path, repr(error))) from error
     mistake = _mistake(model)
     if mistake is not None:
@@ -218,39 +219,76 @@ def _from_mapping(content: Mapping[str, Any], path: str | Path) -> QualityModel:
 
 
 def _feature(content: Mapping[str, Any]) -> Feature:
+    if not isinstance(content["name"], str) or not isinstance(content["is_optional"], bool):
+        raise TypeError(f"a feature is named {content['name']!r}, is_optional {content['is_optional']!r}")
     return Feature(
         **{**content, "scores": _numbers(content["scores"]), "values": _numbers(content["values"])}
     )
 
 
 def _fit(content: Mapping[str, Any]) -> Fit:
-    values = tuple(_numbers(knots) for knots in content["values"])
-    return Fit(float(content["intercept"]), float(content["slope"]), values)
+    values = tuple(_numbers(knots) for knots in _list(content["values"]))
+    return Fit(_number(content["intercept"]), _number(content["slope"]), values)
 
 
-def _numbers(content: Sequence[Any]) -> tuple[float, ...]:
-    return tuple(float(number) for number in content)
+def _numbers(content: Any) -> tuple[float, ...]:
+    return tuple(_number(number) for number in _list(content))
+
+
+def _number(content: Any) -> float:
+    if isinstance(content, bool) or not isinstance(content, int | float):
+        raise TypeError(f"{content!r} is no number")
+    return float(content)
+
+
+def _list(content: Any) -> list[Any]:
+    if not isinstance(content, list):
+        raise TypeError(f"{content!r} is no list")
+    return content
+
+
+def _check_origin(model: QualityModel) -> None:
+    """Read what others will read of where a model comes from and what it is worth, so that it fails here if at all."""
+    model.fitted_on.get("language_model", {}).get("fingerprint")
+    for settings in model.fitted_on.get("settings", {}).values():
+        dict(settings)
+    for name in ("best_column", "default_column"):
+        claim = model.evidence.get(name)
+        if claim is not None:
+            str(claim["name"] + claim["better"])
+            _check_estimate(claim["auroc"], may_be_missing=name == "default_column")
+    _check_estimate((model.evidence.get("auroc") or {}).get("all"), may_be_missing=True)
+
+
+def _check_estimate(content: Any, *, may_be_missing: bool) -> None:
+    if content is None and may_be_missing:
+        return
+    for end in ("value", "low", "high"):
+        _number(content[end])
 
 
 def _mistake(model: QualityModel) -> str | None:
     """Return what makes the numbers of a model unusable, though each can be read; None where they are in order."""
-    if not model.features:
-        return "it has no features"
+    if not model.features or len(set(model.names)) < len(model.names):
+        return f"its features are {', '.join(model.names) or 'none'}"
+    if not model.bootstrap:
+        return "it has no bootstrap fits, which its interval is made of"
     for feature in model.features:
         if feature.better not in ("high", "low"):
             return f"{feature.name} is better {feature.better!r}"
         if len(feature.scores) < 2 or not _rises(feature.scores, "low"):
             return f"the scores of {feature.name} do not rise: {list(feature.scores)}"
     for fit in (model.own, *model.bootstrap):
+        if fit.slope < 0:
+            return f"a slope is {fit.slope}, and a row that lies farther out would have the higher quality"
         if [len(values) for values in fit.values] != [len(feature.scores) for feature in model.features]:
             return "it has not one value for each score, in every bootstrap fit too"
         for feature, values in zip(model.features, fit.values, strict=True):
             if not _rises(values, feature.better):
                 return f"the values of {feature.name} do not go one way: {list(values)}"
-    numbers = (
-        (fit.intercept, fit.slope, *itertools.chain(*fit.values)) for fit in (model.own, *model.bootstrap)
-    )
-    if not all(map(math.isfinite, itertools.chain(*numbers))):
+    fits = (model.own, *model.bootstrap)
+    numbers = [number for fit in fits for number in (fit.intercept, fit.slope, *itertools.chain(*fit.values))]
+    if not all(map(math.isfinite, [*numbers, *(score for f in model.features for score in f.scores)])):
         return "one of its numbers is not finite"
     return None
 
@@ -276,5 +314,5 @@ def _probabilities(model: QualityModel, columns: Sequence[Numbers]) -> Numbers:
     with np.errstate(over="ignore"):  # exp of a very negative logit is infinite, and the probability 0
         probabilities = 1 / (1 + np.exp(-logits))
     quality = probabilities[0]
-    low, high = np.quantile(probabilities, [TAIL, 1 - TAIL], axis=0)
+    low, high = np.quantile(probabilities[1:], [TAIL, 1 - TAIL], axis=0)
     return np.stack([quality, np.minimum(low, quality), np.maximum(high, quality)])

@@ -36,7 +36,7 @@ class ColumnAgreement:
     name: str
     correlation: Correlation
     k: int
-    """Rows of the top k."""
+    """Rows of the top k: the best, at the end that the column's dictionary calls better; the highest where it calls none."""
     shared: float
     """Share of the top k of one table that is in the top k of the other."""
     by_chance: tuple[float, float, float]
@@ -150,6 +150,10 @@ def _both(left: ScoreTable, right: ScoreTable, matched: Matched, name: str) -> S
     return left.numbers(name)[matched.left], right.numbers(name)[matched.right]
 
 
+def _better(table: ScoreTable, name: str) -> str:
+    return next((e.get("better", "") for e in table.metadata["columns"] if e["name"] == name), "")
+
+
 def _compare_column(
     left: ScoreTable, right: ScoreTable, matched: Matched, name: str, share: float
 ) -> ColumnAgreement | None:
@@ -159,5 +163,6 @@ def _compare_column(
         return None
     valid = np.isfinite(x) & np.isfinite(y)
     k = max(1, round(share * correlation.n))
-    tops = [set(np.argsort(-side[valid], kind="stable")[:k].tolist()) for side in (x, y)]
+    worth = -1.0 if _better(left, name) == "low" else 1.0
+    tops = [set(np.argsort(-worth * side[valid], kind="stable")[:k].tolist()) for side in (x, y)]
     return ColumnAgreement(name, correlation, k, len(tops[0] & tops[1]) / k, random_overlap(k, correlation.n))

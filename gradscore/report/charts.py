@@ -140,7 +140,12 @@ def heat_map(cells: Records, x: str, y: str, value: str, rows_top_down: Sequence
         .encode(
             x=alt.X("group:O", title=x, sort=None, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
             y=alt.Y("layer:O", title=y, sort=list(rows_top_down), axis=alt.Axis(labelOverlap=True)),
-            color=alt.Color("norm:Q", title=value, scale=alt.Scale(type="log", scheme="viridis", nice=False)),
+            color=alt.Color(
+                "norm:Q",
+                title=value,
+                scale=alt.Scale(type="log", scheme="viridis", nice=False),
+                legend=alt.Legend(format=".2~g"),
+            ),
             tooltip=[
                 alt.Tooltip("layer:N", title=y),
                 alt.Tooltip("group:N", title=x),

@@ -6,11 +6,13 @@ from pathlib import Path
 
 from gradscore.config import FilterConfig
 from gradscore.errors import ConfigError, StorageError
+from gradscore.filter.advice import AUTO, resolve_by
 from gradscore.records import Reporter
 from gradscore.report.profile import save_profile
 from gradscore.report.study import filter_of_manifest, study
 from gradscore.report.words import Language, Words
 from gradscore.table.aside import written_aside
+from gradscore.table.read import read_table
 
 N_EXAMPLES = 25
 """Rows listed of the best, and as many of the worst."""
@@ -61,6 +63,10 @@ def make_report(config: FilterConfig, options: ReportOptions, reporter: Reporter
     table = str(config.table)
     if options.kept is not None:
         config = filter_of_manifest(Path(options.kept).expanduser(), Path(table).expanduser())
+    if config.by == AUTO:
+        config, said = resolve_by(read_table(table, lists=False), config)
+        for line in said:
+            reporter.message(line)
     found = study(table, config, dataset=options.dataset, n_examples=N_EXAMPLES, reporter=reporter)
     words = Words(options.language)
     written = []

@@ -175,14 +175,16 @@ def _headline(study: Study, words: Words) -> list[tuple[str, str]]:
 
 def _summary(study: Study, words: Words) -> list[str]:
     decisions, cut = study.decisions, study.cut
+    options = {"--minimum": study.config.minimum, "--maximum": study.config.maximum}
+    thresholds = ", ".join(f"{option} {value}" for option, value in options.items() if value)
     n_ranked = int((decisions.rank > 0).sum())
     sentences = [
         words(
             "summary.kept",
-            kept=int(decisions.keep.sum()),
+            kept=int((decisions.keep & (decisions.rank > 0)).sum()),
             ranked=n_ranked,
             by=study.config.by,
-            top_k=f"--top-k {decisions.top_k}" if cut.value is not None else "--minimum, --maximum",
+            top_k=f"--top-k {decisions.top_k}" if cut.value is not None else thresholds or words("no_cut"),
         )
     ]
     if cut.value is not None:

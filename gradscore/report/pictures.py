@@ -235,7 +235,8 @@ def _direction_pictures(study: Study, words: Words) -> Iterator[Picture]:
     if by_view is not None:
         cells, names, n_rows = by_view
         chart = charts.heat_map(cells, words("view"), words("layer"), words("median_norm"), names)
-        note = words("picture.layer_views.note", rows=n_rows)
+        is_dropout = study.table.metadata["views"][-1].get("kind") == "dropout"
+        note = words(f"picture.layer_views.note{'_dropout' if is_dropout else ''}", rows=n_rows)
         yield Picture("layers-by-view", "directions", words("picture.layer_views"), note, chart)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from gradscore.config import RunConfig
 from gradscore.data.batch import collate
 from gradscore.gradients.calibrate import layer_scales
-from gradscore.gradients.check import N_ROWS, CheckResult, self_check
+from gradscore.gradients.check import HALF_TOLERANCE, N_ROWS, CheckResult, self_check
 from gradscore.gradients.choose import choose_engine, choose_reduction
 from gradscore.gradients.engine import GradientEngine
 from gradscore.gradients.parameters import counted_parameters
@@ -28,8 +28,6 @@ from gradscore.scores.sweep import Sweep
 from gradscore.table.aside import written_aside
 from gradscore.table.run import RunFolder
 
-DETAILED_ROWS = 1000
-"""Rows whose layer norms are kept view by view, for the picture of layers and views: 4 bytes each per layer and view."""
 MAX_BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
 
 
@@ -39,6 +37,7 @@ def prepare(
     training_rows: list[EncodedRow],
     run: RunFolder,
     reporter: Reporter,
+    detailed: frozenset[str] = frozenset(),
 ) -> tuple[Sweep, CheckResult | None]:
     """Choose counted parameters and engine, make the views, check the engine, calibrate the layers."""
     seed, loaded = config.data.seed, opened.loaded
@@ -72,8 +71,7 @@ def prepare(
         dropout=config.model.dropout,
         sketch=CountSketch(sketch_size, seed) if sketch_size else None,
         trunk=trunk,
-        # Keys are hashes, so the smallest are a random sample, and the same one on every shard.
-        detailed=frozenset(sorted({row.row_key for row in training_rows})[:DETAILED_ROWS]),
+        detailed=detailed,
     )
     check = _check(config, sweep, training_rows, reporter) if config.gradients.check else None
     if config.gradients.layer_normalise:
@@ -123,6 +121,11 @@ def _check(config: RunConfig, sweep: Sweep, rows: list[EncodedRow], reporter: Re
         f"Engine {sweep.engine.name}: {counted:,} counted parameters, {check.coverage:.1%} of them receive a gradient; "
         f"largest error against plain autograd on {check.n_rows} rows {check.max_relative_error:.0e}"
     )
+    if check.rounding is not None and check.rounding > HALF_TOLERANCE / 2:
+        reporter.message(
+            f"Warning: in {str(next(sweep.model.parameters()).dtype).removeprefix('torch.')} rounding alone changes the gradient of "
+            f"one of these rows by {check.rounding:.0%}, and scores with it. --dtype float32 is exact."
+        )
     if check.zero_parameters:
         reporter.message(
             f"Warning: {len(check.zero_parameters)} counted parameters get a gradient of exactly zero, such as "

@@ -1,8 +1,10 @@
 """One pass over all chosen rows before any work: what they are, and which of them the model is trained on."""
 
 import hashlib
+import heapq
 import random
 from dataclasses import replace
+from typing import NamedTuple
 
 from gradscore.config import RunConfig
 from gradscore.data.encode import Encoder
@@ -13,15 +15,29 @@ from gradscore.errors import DatasetError
 from gradscore.model.warmup import plan_warmup
 from gradscore.records import OK, EncodedRow
 
+DETAILED_ROWS = 1000
+"""Rows whose layer norms are kept view by view, for the picture of layers and views: 4 bytes each per layer and view."""
 
-def survey(
-    config: RunConfig, source: RowSource, encoder: Encoder
-) -> tuple[list[EncodedRow], dict[str, int], str]:
-    """Return the rows that warm-up, self-check and calibration draw from, and a hash of all chosen rows' content.
 
-    Between them stands how the rows fared that were drawn, usable or not, counted as in `data.preview`. All are the
-    same for every shard. The former are all usable rows of a small dataset; of a large one as many as the longest
-    warm-up can visit, at random.
+class Survey(NamedTuple):
+    """What one pass over all chosen rows found; the same for every shard."""
+
+    training_rows: list[EncodedRow]
+    """What warm-up, self-check and calibration draw from: all usable rows of a small dataset; of a large one as many as the
+    longest warm-up can visit, at random."""
+    counts: dict[str, int]
+    """How the rows fared that were drawn for it, usable or not, as in `data.preview`."""
+    fingerprint: str
+    """Hash of the content of all chosen rows."""
+    detailed: frozenset[str]
+    """Keys of the rows whose layer norms are kept view by view: the smallest, which are random since keys are hashes."""
+
+
+def survey(config: RunConfig, source: RowSource, encoder: Encoder) -> Survey:
+    """Return what one pass over all chosen rows finds.
+
+    Raises:
+        DatasetError: no row has a target token that can be scored.
     """
     data = replace(config.data, shard=None)
     choice = choose(source.record.n_rows, data)
@@ -33,9 +49,13 @@ def survey(
     trained = set(indices)
     content = hashlib.blake2b(digest_size=16)
     rows: list[EncodedRow] = []
+    keys: list[str] = []
     counts = dict.fromkeys(COUNTED, 0)
     for row in read_rows(source, data):
         content.update(row.row_key.encode())
+        keys.append(row.row_key)
+        if len(keys) > 2 * DETAILED_ROWS:
+            keys = heapq.nsmallest(DETAILED_ROWS, keys)
         if row.row_index in trained:
             for encoded in encoder.encode(row):
                 count_row(counts, encoded)
@@ -45,4 +65,5 @@ def survey(
             f"None of {len(trained)} rows of {source.record.dataset} has a target token that can be scored. "
             "Look at them with `gradscore preview`."
         )
-    return rows, counts, f"blake2b:{content.hexdigest()}"
+    detailed = frozenset(heapq.nsmallest(DETAILED_ROWS, keys))
+    return Survey(rows, counts, f"blake2b:{content.hexdigest()}", detailed)

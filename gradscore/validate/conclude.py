@@ -16,6 +16,7 @@ from gradscore.table.read import ScoreTable
 from gradscore.validate.auroc import DRAWS, LEVEL, Estimate
 from gradscore.validate.evaluate import ColumnResult, Evaluation, Marked, compare, evaluate, mark
 from gradscore.validate.faults import FAULT_KINDS
+from gradscore.validate.judge import QUALITY as QUALITY_COLUMN
 from gradscore.validate.judge import Judgement, judge_quality, shown
 from gradscore.validate.picture import write_picture
 from gradscore.validate.verdict import (
@@ -37,7 +38,7 @@ class Conclusion:
 
     evaluation: Evaluation
     judgement: Judgement | None
-    """None where `quality` could not be fitted; the lines say why."""
+    """None where `quality` was not fitted; the lines say why."""
     lines: tuple[str, ...]
     """The verdicts in sentences, the most general first."""
 
@@ -63,12 +64,15 @@ def conclude(
         control_line(evaluation),
         *small_kinds_lines(evaluation),
     ]
-    try:
-        judgement = judge_quality(rows, evaluation, fitted_on, seed)
-        lines[:0] = quality_lines(judgement)
-    except TableError as error:  # the columns are judged all the same
-        judgement = None
-        lines.append(f"There is no quality.json: {error}")
+    judgement = None
+    if QUALITY_COLUMN in rows.columns:
+        lines.append("quality is the model that was given with --quality; none is fitted here.")
+    else:
+        try:
+            judgement = judge_quality(rows, evaluation, fitted_on, seed)
+            lines[:0] = quality_lines(judgement)
+        except TableError as error:  # the columns are judged all the same
+            lines.append(f"There is no quality.json: {error}")
     return Conclusion(evaluation, judgement, tuple(lines))
 
 

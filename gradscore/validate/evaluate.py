@@ -27,11 +27,15 @@ CONTROL = "random"
 """A score drawn from the seed alone; it must read 0.5."""
 MOST_MISSING = 0.1
 """Share of rows that the best column may lack: one that ranks few rows cannot be filtered by."""
-UNTESTED = ("row_index", "n_views")
+FEWEST_FAULTY = 8
+"""Faulty rows with a value under which a column gets no verdict: resampling so few says too little of others."""
+UNTESTED = ("row_index", "n_views", "quality_low", "quality_high")
 """Numeric columns that are no scores."""
 BASELINES = ("base_loss", "ifd", "n_target_tokens", "loss", "grad_norm", "gsnr")
 """What every other column has to beat to be worth its cost."""
-Verdict = Literal["finds faults", "does not find faults", "ranks faults high", "has no values"]
+Verdict = Literal[
+    "finds faults", "does not find faults", "ranks faults high", "too few faulty rows", "has no values"
+]
 
 
 @dataclass(frozen=True)
@@ -220,7 +224,7 @@ def _judge(
         n_missing=int(np.isnan(values).sum()),
         auroc=auroc,
         cut=_cut(rows, worth, top_k),
-        verdict=_verdict(auroc[ALL]),
+        verdict=_verdict(auroc[ALL], int((rows.has_kind(ALL) & ~np.isnan(values)).sum())),
     )
 
 
@@ -229,26 +233,31 @@ def _worth(values: Numbers, better: str) -> Numbers:
 
 
 def _cut(rows: Marked, worth: Numbers, top_k: str) -> Cut | None:
-    """Return what `gradscore filter --top-k` would drop, ties broken as it breaks them; None without values."""
+    """Return what `gradscore filter --top-k` would drop, ties broken as it breaks them; None without values.
+
+    The share is one of the rows that have a value; those without are dropped too.
+    """
     places = np.flatnonzero(~np.isnan(worth))
     if len(places) == 0:
         return None
     keys = rows.row_key.take(pa.array(places))
     order = order_best_first(worth[places], keys, rows.row_index[places], ascending=False)
-    dropped = np.zeros(len(worth), dtype=bool)
-    dropped[places[order[parse_top_k(top_k, len(places)) :]]] = True
+    dropped = np.ones(len(worth), dtype=bool)
+    dropped[places[order[: parse_top_k(top_k, len(places))]]] = False
     faulty = ~rows.is_sound
     recall = {}
     for kind in rows.kinds:
-        has_kind = rows.has_kind(kind) & ~np.isnan(worth)
+        has_kind = rows.has_kind(kind)
         recall[kind] = float(dropped[has_kind].mean()) if has_kind.any() else 0.0
     precision = float(faulty[dropped].mean()) if dropped.any() else 0.0
     return Cut(int(dropped.sum()), precision, recall)
 
 
-def _verdict(estimate: Estimate | None) -> Verdict:
+def _verdict(estimate: Estimate | None, n_faulty: int) -> Verdict:
     if estimate is None:
         return "has no values"
+    if n_faulty < FEWEST_FAULTY:
+        return "too few faulty rows"
     if estimate.is_above(0.5):
         return "finds faults"
     return "ranks faults high" if estimate.is_below(0.5) else "does not find faults"

@@ -71,8 +71,8 @@ def judge_quality(rows: Marked, evaluation: Evaluation, fitted_on: Mapping[str, 
     forward = _features(rows, FORWARD)
     if not forward:
         raise TableError(
-            f"quality is made of columns of which the table has none complete: {', '.join(OF_QUALITY)}. Score with "
-            "--measures quality."
+            f"quality is made of columns of which the table has none complete: {', '.join(OF_QUALITY)}. If rows were cut or "
+            "left out, raise --max-length; if the columns are not there, score with --measures quality."
         )
     worth = -score_out_of_fold(labelled, forward, seed)
     candidates = {

@@ -70,7 +70,11 @@ def read_sample(config: DataConfig) -> tuple[list[Row], Schema]:
 def plant(
     rows: Sequence[Row], schema: Schema, kinds: Sequence[FaultKind], contamination: float, seed: int
 ) -> PlantedSample:
-    """Return the rows with faults in a share of `contamination` of them; the rows given are not changed."""
+    """Return the rows with faults in a share of `contamination` of them; the rows given are not changed.
+
+    Raises:
+        DatasetError: no fault that a row shows by itself could be planted.
+    """
     rng = Random(seed)
     exchanges = [_exchange(place, row, schema) for place, row in enumerate(rows)]
     messages = _own_fault_column(rows)
@@ -94,6 +98,12 @@ def plant(
         for kind in offered
         if kind.name not in faults
     ]
+    if not any(kind.name in faults for kind in offered if kind.is_in_row):
+        raise DatasetError(
+            f"No fault that a row shows could be planted in these {len(rows)} rows "
+            f"({', '.join(sorted({fault for fault in faults if fault})) or 'none at all'} planted), so no score could be judged. "
+            "Name other --kinds, or pass a larger --sample or --contamination."
+        )
     indices = tuple(row.row_index for row in rows)
     return PlantedSample(tuple(contents), indices, tuple(faults), schema, tuple(messages))
 

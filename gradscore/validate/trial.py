@@ -65,7 +65,7 @@ class Trial:
             "rows": len(table),
             "faults": self.sample.counts,
             "contamination": self.asked.validate.contamination,
-            "settings": {section: asked[section] for section in SECTIONS_THAT_MATTER},
+            "settings": {section: asked[section] for section in ("data", *SECTIONS_THAT_MATTER)},
         }
 
 

@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 
+from gradscore.measures import OF_QUALITY
 from gradscore.validate.auroc import Estimate
-from gradscore.validate.evaluate import ALL, BASELINES, ColumnResult, Evaluation
+from gradscore.validate.evaluate import ALL, BASELINES, FEWEST_FAULTY, ColumnResult, Evaluation
 from gradscore.validate.judge import Judgement
-
-FEW = 8
-"""Rows of a kind under which resampling them says too little of others."""
 
 
 def column_lines(evaluation: Evaluation) -> list[str]:
@@ -18,7 +16,15 @@ def column_lines(evaluation: Evaluation) -> list[str]:
         ("MISLEADS on this data (faulty rows score better)", _that(evaluation, "ranks faults high")),
         (
             "Makes no claim; direction chosen on this data, so take it with doubt",
-            [c for c in evaluation.columns if c.is_direction_chosen and c.verdict != "has no values"],
+            [
+                c
+                for c in evaluation.columns
+                if c.is_direction_chosen and c.verdict not in ("has no values", "too few faulty rows")
+            ],
+        ),
+        (
+            f"Too few faulty rows with a value to tell (fewer than {FEWEST_FAULTY})",
+            [c for c in evaluation.columns if c.verdict == "too few faulty rows"],
         ),
         ("Has no values", [c for c in evaluation.columns if c.verdict == "has no values"]),
     )
@@ -37,6 +43,11 @@ def best_lines(evaluation: Evaluation, gain_over_baseline: Estimate | None) -> l
             "No column is named best: those that find faults lack more than a tenth of the rows. Score more of them "
             "(--max-length, --truncate; status and truncated in the table say what was lost), then validate again."
         ]
+    if best is None and any(column.verdict == "too few faulty rows" for column in evaluation.columns):
+        return [
+            f"Nothing can be said of columns that have a value in fewer than {FEWEST_FAULTY} faulty rows. Take a larger --sample "
+            "or --contamination, or score more of the rows (--max-length; status in the table says what was lost)."
+        ]
     if best is None:
         return ["No column finds the planted faults on this data; filter by none of them."]
     lines = [f"Best column: {_named(best, evaluation)}."]
@@ -53,7 +64,16 @@ def best_lines(evaluation: Evaluation, gain_over_baseline: Estimate | None) -> l
 def quality_lines(judgement: Judgement) -> list[str]:
     """Return how well quality finds the faults, whether gradients helped, and whether it is worth having."""
     overall = judgement.quality.auroc[ALL]
-    lines = [f"quality, whose order was not fitted to these faults: AUROC {interval(overall)}."]
+    left_out = [name for name in OF_QUALITY if name not in judgement.model.names]
+    without = (
+        f" Left out, since the table lacks them or too few rows have a value: {', '.join(left_out)}."
+        if left_out
+        else ""
+    )
+    lines = [
+        f"quality, whose order was not fitted to these faults: AUROC {interval(overall)}.",
+        f"quality is made of {', '.join(judgement.model.names)}.{without}",
+    ]
     if judgement.gain_of_gradients is not None:
         gain = _gain(judgement.gain_of_gradients)
         lines.append(
@@ -71,11 +91,13 @@ def quality_lines(judgement: Judgement) -> list[str]:
 
 def small_kinds_lines(evaluation: Evaluation) -> list[str]:
     """Return which kinds have too few rows for their intervals to be trusted; nothing where none has."""
-    few = [f"{kind} ({n})" for kind, n in evaluation.counts.items() if kind != ALL and n < FEW]
+    few = [f"{kind} ({n})" for kind, n in evaluation.counts.items() if kind != ALL and n < FEWEST_FAULTY]
     if not few:
         return []
+    remedy = "Trust `all`, or take" if evaluation.counts[ALL] >= FEWEST_FAULTY else "Take"
     return [
-        f"Intervals of kinds with fewer than {FEW} rows are too narrow: {', '.join(few)}. Trust `all`, or take a larger --sample."
+        f"Intervals of kinds with fewer than {FEWEST_FAULTY} rows are too narrow: {', '.join(few)}. {remedy} a larger --sample "
+        "or --contamination."
     ]
 
 

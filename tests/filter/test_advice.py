@@ -33,7 +33,7 @@ def test_the_better_column_is_pointed_out_and_the_ranking_stays(tmp_path: Path) 
 def test_auto_ranks_by_the_better_column_and_says_so(tmp_path: Path) -> None:
     config, said = resolve_by(table(tmp_path, LOSS), FilterConfig(by="auto"))
     assert (config.by, config.ascending) == ("loss", True)
-    assert said == ["--by auto: loss, AUROC 0.87 [0.83, 0.91] on planted faults."]
+    assert said == ["--by auto: loss, AUROC 0.87 [0.83, 0.91] on faults planted in rows.jsonl."]
 
 
 def test_a_user_who_names_a_column_is_left_alone(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gradscore.errors import TableError, UnsupportedError
 from gradscore.measures import MEASURES, OF_FOLDS, parse_measures
-from gradscore.quality.model import Feature, QualityModel, write_quality
+from gradscore.quality.model import Feature, Fit, QualityModel, write_quality
 from tests.pipeline.counter import Counter
 from tests.pipeline.runs import Listener, alpaca_rows, read, score, write_jsonl
 
@@ -145,7 +145,8 @@ def test_a_quality_that_no_row_could_have_is_refused(model: Path, tmp_path: Path
     dataset = write_jsonl(tmp_path / "d.jsonl", [{"text": f"a story of {i}"} for i in range(6)])
     path = tmp_path / "quality.json"
     feature = Feature("ifd", "low", (0.0, 1.0), (0.5, 1.0))
-    write_quality(QualityModel((feature,), intercept=2.0, slope=1.0, bootstrap=()), path)
+    fit = Fit(2.0, 1.0, ((0.5, 1.0),))
+    write_quality(QualityModel((feature,), intercept=2.0, slope=1.0, bootstrap=(fit,)), path)
     with pytest.raises(
         UnsupportedError, match=r"--quality .* needs ifd, .*rows have no instruction.* Leave --quality out"
     ):

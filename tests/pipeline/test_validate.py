@@ -151,9 +151,11 @@ def test_other_settings_than_those_of_the_fit_are_named(
         output=tmp_path / "s.parquet",
         quality=folder / "quality.json",
         views=2,
+        max_length=190,
     )
     (warning,) = [said for said in listener.said if "other settings" in said]
-    assert "--views (3, now 2)" in warning
+    assert "--max-length (None, now 190)" in warning
+    assert "--views" not in warning, "quality is made of forward passes of the base model here"
 
 
 def test_filter_ranks_by_quality_and_points_out_the_better_column(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from gradscore.config import ModelConfig, RunConfig, ScoreConfig, to_mapping
+from gradscore.config import DataConfig, GradientConfig, ModelConfig, RunConfig, ScoreConfig, to_mapping
 from gradscore.errors import TableError
 from gradscore.measures import parse_measures
 from gradscore.quality.columns import (
@@ -54,10 +54,11 @@ def test_needed_measures_are_turned_on_beside_those_asked_for() -> None:
         assert with_needed_measures(scores, MODEL) == scores, "twice is as once"
 
 
-def test_a_column_that_nobody_can_make_is_refused() -> None:
-    model = replace(MODEL, features=(Feature("aura", "low", (0.0, 1.0), (0.0, 1.0)),), bootstrap=())
+@pytest.mark.parametrize("name", ["aura", "status", "sketch", "row_index"])
+def test_a_column_that_is_no_score_of_this_release_is_refused(name: str) -> None:
+    model = replace(MODEL, features=(Feature(name, "low", (0.0, 1.0), (0.0, 1.0)),), bootstrap=())
     with pytest.raises(
-        TableError, match=r"columns that this release cannot make: aura\. Run `gradscore validate`"
+        TableError, match=rf"columns that this release cannot make: {name}\. Run `gradscore validate`"
     ):
         needed_measures(model)
 
@@ -65,9 +66,25 @@ def test_a_column_that_nobody_can_make_is_refused() -> None:
 def test_the_same_settings_do_not_differ_and_others_are_named() -> None:
     assert differences(MODEL, "abc", to_mapping(RunConfig())) == []
     other = RunConfig(
-        model=ModelConfig(model="elsewhere", views=7), scores=ScoreConfig(measures="all", quality="q")
+        data=DataConfig(dataset="other.jsonl", max_length=100, truncate="left"),
+        model=ModelConfig(model="elsewhere", views=7),
+        gradients=GradientConfig(check=False, max_batch_tokens=5),
+        scores=ScoreConfig(measures="all", quality="q"),
     )
-    assert differences(MODEL, "xyz", to_mapping(other)) == ["the model (tiny)", "--views (4, now 7)"]
+    of_text = ["--max-length (None, now 100)", "--truncate (right, now left)"]
+    assert differences(MODEL, "xyz", to_mapping(other)) == [
+        "the model (tiny)",
+        *of_text,
+        "--views (4, now 7)",
+    ]
+
+
+def test_views_do_not_matter_to_what_forward_passes_of_the_base_model_give() -> None:
+    forward = replace(MODEL, features=MODEL.features[:1])
+    other = RunConfig(
+        model=ModelConfig(views=7, lora_rank=2, dtype="bfloat16"), gradients=GradientConfig(clip=1.0)
+    )
+    assert differences(forward, "abc", to_mapping(other)) == ["--dtype (auto, now bfloat16)"]
 
 
 def test_a_model_that_says_nothing_of_its_origin_differs_in_nothing() -> None:

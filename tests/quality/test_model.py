@@ -64,8 +64,8 @@ def test_quality_is_the_formula(loss: float, alignment: float) -> None:
     found = apply(MODEL, {"loss": [loss], "alignment": [alignment]})
     own, *fits = (slow_quality(loss, alignment, fit) for fit in (MODEL.own, *MODEL.bootstrap))
     assert found.quality[0] == pytest.approx(own, rel=1e-9)
-    assert found.low[0] == pytest.approx(min(own, float(np.quantile([own, *fits], 0.025))), rel=1e-9)
-    assert found.high[0] == pytest.approx(max(own, float(np.quantile([own, *fits], 0.975))), rel=1e-9)
+    assert found.low[0] == pytest.approx(min(own, float(np.quantile(fits, 0.025))), rel=1e-9)
+    assert found.high[0] == pytest.approx(max(own, float(np.quantile(fits, 0.975))), rel=1e-9)
     assert 0 <= found.low[0] <= found.quality[0] <= found.high[0] <= 1
 
 
@@ -137,6 +137,7 @@ def test_what_is_written_is_read_and_can_be_read_by_people(tmp_path: Path) -> No
     [
         ("{", "is not valid JSON"),
         ("[]", "is no quality model"),
+        ("[" * 100_000, "is not valid JSON"),
         ('{"format": "other"}', "is no quality model"),
         ('{"format": "gradscore quality", "format_version": 9}', "has format 9; this release reads up to 2"),
         (
@@ -157,7 +158,18 @@ def test_another_file_is_refused(tmp_path: Path, text: str, message: str) -> Non
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        ({"features": []}, "it has no features"),
+        ({"features": []}, "its features are none"),
+        ({"bootstrap": []}, "it has no bootstrap fits"),
+        ({"bootstrap": {}}, "is no list"),
+        ({"slope": -1}, "farther out would have the higher quality"),
+        ({"intercept": 10**400}, "OverflowError"),
+        ({"intercept": True}, "True is no number"),
+        ({"intercept": "2.0"}, "'2.0' is no number"),
+        ({"fitted_on": {"settings": [1]}}, "AttributeError"),
+        ({"fitted_on": {"language_model": "x"}}, "AttributeError"),
+        ({"evidence": {"best_column": "quality"}}, "TypeError"),
+        ({"evidence": {"best_column": {"name": "a", "better": "low", "auroc": None}}}, "TypeError"),
+        ({"evidence": {"auroc": {"all": {"value": "x"}}}}, "'x' is no number"),
         (
             {"bootstrap": [{"intercept": 1, "slope": 1, "values": [[1]]}]},
             "not one value for each score, in every bootstrap",
@@ -183,7 +195,12 @@ def test_damage_is_found_when_the_file_is_read_and_not_after_hours_of_scoring(
         ({"better": ""}, "loss is better ''"),
         ({"scores": [0, 2, 1]}, r"scores of loss do not rise: \[0\.0, 2\.0, 1\.0\]"),
         ({"values": [1, 3, 2]}, r"values of loss do not go one way: \[1\.0, 3\.0, 2\.0\]"),
-        ({"values": [1, 2, "wide"]}, "could not convert"),
+        ({"values": [1, 2, "wide"]}, "'wide' is no number"),
+        ({"scores": "012"}, "'012' is no list"),
+        ({"scores": [0, 1, 1e999]}, "one of its numbers is not finite"),
+        ({"is_optional": "no"}, "is_optional 'no'"),
+        ({"name": 5}, "a feature is named 5"),
+        ({"name": "alignment"}, "its features are alignment, alignment"),
     ],
 )
 def test_a_damaged_feature_is_found(tmp_path: Path, damage: dict[str, object], message: str) -> None:

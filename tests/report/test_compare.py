@@ -50,6 +50,22 @@ def test_a_sentence_says_whether_both_keep_the_same_rows(tmp_path: Path) -> None
     ]
 
 
+def test_the_top_is_the_end_that_a_column_calls_better(tmp_path: Path) -> None:
+    lowest_differ = [float(i) if i >= 12 else float(11 - i) for i in range(40)]
+    tables = [
+        str(
+            write_table(
+                tmp_path / f"{name}.parquet", [scored(i, loss=value) for i, value in enumerate(values)]
+            )
+        )
+        for name, values in (("a", [float(i) for i in range(40)]), ("b", lowest_differ))
+    ]
+    found = compare(CompareOptions(*tables, by="loss", top_k=0.1))
+    assert isinstance(found, TableComparison)
+    (loss,) = [column for column in found.agreement.columns if column.name == "loss"]
+    assert (loss.k, loss.shared) == (4, 0.0), "low losses are the better ones, and these were reversed"
+
+
 def test_a_table_has_not_left_its_own_profile(tmp_path: Path) -> None:
     table = make_table(tmp_path)
     save_profile(profile_of(read_table(table)), tmp_path / "p.json")

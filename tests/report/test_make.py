@@ -223,3 +223,26 @@ def test_a_folder_that_cannot_be_written_is_found_before_the_table_is_read(
     )  # tests may run as root, who may write anywhere
     with pytest.raises(StorageError, match=r"Nothing can be written into .* Give --output another place"):
         report(tmp_path / "none.parquet", ReportOptions(output=str(tmp_path / "r.html")))
+
+
+def test_the_page_shows_the_cut_by_the_column_that_a_validation_found(tmp_path: Path) -> None:
+    best = {"name": "loss", "better": "low", "auroc": {"value": 0.9, "low": 0.8, "high": 0.95}}
+    quality = {"evidence": {"best_column": best}, "fitted_on": {"dataset": "rows.jsonl"}}
+    table = make_table(tmp_path, quality=quality)
+    output = tmp_path / "report.html"
+    report(table, ReportOptions(output=str(output)), by="auto", top_k="0.3")
+    assert "12 of 40 ranked rows are kept, by loss (--top-k 0.3)" in output.read_text(encoding="utf-8")
+
+
+def test_without_a_cut_none_is_named(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    output = tmp_path / "report.html"
+    report(table, ReportOptions(output=str(output)), top_k="1.0")
+    assert "40 of 40 ranked rows are kept, by gsnr (nothing is cut)." in output.read_text(encoding="utf-8")
+
+
+def test_draws_of_one_model_are_not_said_to_be_trained(tmp_path: Path) -> None:
+    draws = [{"name": f"dropout-{k}", "kind": "dropout", "member": 0, "step": k} for k in range(2)]
+    page = page_of(make_table(tmp_path, views=draws))
+    assert "the views are dropout draws of one model" in page
+    assert "grows darker to the right" not in page

@@ -159,12 +159,12 @@ def test_rows_of_a_table_are_marked_and_the_cut_is_that_of_filter(tmp_path: Path
     assert column is not None
     assert column.cut is not None
     decisions = decide(table, FilterConfig(by="loss", ascending=True, top_k="0.4"))
-    gone = [
+    dropped = [
         int(i) for i, code in zip(decisions.row_index, decisions.code, strict=True) if not Code(code).is_kept
     ]
-    dropped = [i for i in gone if i != 3]  # filter drops the row without a score as well, for another reason
+    assert 3 in dropped, "filter drops the row without a score as well"
     assert column.cut.n_dropped == len(dropped)
-    assert column.cut.recall["swapped"] == sum(faults[i] == "swapped" for i in dropped) / 6
+    assert column.cut.recall["swapped"] == sum(faults[i] == "swapped" for i in dropped) / 7
 
 
 def test_the_dictionary_of_the_table_says_which_end_is_better(tmp_path: Path) -> None:
@@ -181,4 +181,12 @@ def test_the_random_control_ranks_only_rows_that_have_a_score() -> None:
     found = evaluate(marked(FAULTS, {"gsnr": values}, {"gsnr": "high"}), "0.5", seed=0)
     assert found.control.n_missing == 5
     assert found.control.cut is not None
-    assert found.control.cut.n_dropped == (len(FAULTS) - 5) - round(0.5 * (len(FAULTS) - 5))
+    assert found.control.cut.n_dropped == len(FAULTS) - round(0.5 * (len(FAULTS) - 5))
+
+
+def test_a_column_with_a_value_in_few_faulty_rows_gets_no_verdict() -> None:
+    values = np.where(np.array([fault is None for fault in FAULTS]), 1.0, np.nan)
+    values[np.flatnonzero(FAULTS == "swapped")[:7]] = 0.0
+    (column,) = evaluate(marked(FAULTS, {"gsnr": values}, {"gsnr": "high"}), "0.5", seed=0).columns
+    assert column.overall == 1.0
+    assert column.verdict == "too few faulty rows"

@@ -59,7 +59,7 @@ def test_gradients_that_help_are_used_and_the_gain_is_told(helpful: Judgement) -
 def test_gradients_that_add_nothing_are_left_out_and_that_is_said(useless: Judgement) -> None:
     assert not useless.uses_gradients
     assert useless.model.names == ("base_loss",)
-    assert "Gradient columns add nothing to quality on this data" in quality_lines(useless)[1]
+    assert "Gradient columns add nothing to quality on this data" in quality_lines(useless)[2]
     assert useless.model.evidence["uses_gradient_column"] is False
 
 
@@ -83,7 +83,7 @@ def test_a_table_of_noise_gives_a_quality_that_warns_of_itself() -> None:
 
 def test_a_table_without_its_columns_has_no_quality() -> None:
     rows = marked(FAULTS, {"gsnr": columns(signal=1.0, gradient_signal=1.0)["gsnr"]}, BETTER)
-    with pytest.raises(TableError, match=r"none complete: base_loss, ifd, .* Score with --measures quality"):
+    with pytest.raises(TableError, match=r"none complete: base_loss, ifd, .* score with --measures quality"):
         judge(rows)
 
 
@@ -147,3 +147,23 @@ def test_kinds_with_few_rows_are_named() -> None:
     without = np.where(FAULTS == "duplicate", "swapped", FAULTS)
     enough = evaluate(marked(without, columns(signal=1.5, gradient_signal=0.0), BETTER), "0.5", 0)
     assert small_kinds_lines(enough) == []
+
+
+def test_where_few_faulty_rows_have_values_nothing_is_claimed() -> None:
+    some = np.where(
+        IS_FAULTY & (np.cumsum(IS_FAULTY) > 5), np.nan, columns(signal=3.0, gradient_signal=0)["base_loss"]
+    )
+    evaluation = evaluate(marked(FAULTS, {"base_loss": some}, BETTER), "0.5", 0)
+    assert best_lines(evaluation, None)[0].startswith(
+        "Nothing can be said of columns that have a value in fewer than 8"
+    )
+    (line,) = column_lines(evaluation)
+    assert line.startswith("Too few faulty rows with a value to tell (fewer than 8): base_loss ")
+
+
+def test_where_all_has_few_rows_too_it_is_not_to_be_trusted() -> None:
+    few = labels(60, 1, hidden=0)
+    evaluation = evaluate(marked(few, {"gsnr": np.arange(len(few), dtype=float)}, BETTER), "0.5", 0)
+    (line,) = small_kinds_lines(evaluation)
+    assert "Trust" not in line
+    assert line.endswith("Take a larger --sample or --contamination.")

@@ -121,3 +121,14 @@ def test_too_few_rows_are_refused(tmp_path: Path) -> None:
         DatasetError, match=r"at least 20 rows that have an answer; .* 19 such rows were chosen\. Pass"
     ):
         planted(dataset(tmp_path, rows_of(19)))
+
+
+@pytest.mark.parametrize(("kinds", "contamination"), [("duplicate", 0.3), ("wrong_language,duplicate", 0.01)])
+def test_faults_that_no_row_shows_are_refused_before_anything_is_scored(
+    tmp_path: Path, kinds: str, contamination: float
+) -> None:
+    path = dataset(tmp_path, [row for row in rows_of(40) if row["id"] % 10 != 9])
+    with pytest.raises(
+        DatasetError, match=r"No fault that a row shows could be planted.* Name other --kinds"
+    ):
+        planted(path, kinds, contamination)

@@ -2,7 +2,7 @@
 
 TEXTS: dict[str, str] = {
     "title": "What the scores of {name} say",
-    "made": "Made by gradscore {version} from {table}; model {model}; {views} views; engine {engine}.",
+    "made": "Made by gradscore {version} from {table}; model {model}; views: {views}; engine {engine}.",
     "theme": "Light / dark",
     "contents": "On this page",
     "section.summary": "In short",
@@ -59,6 +59,7 @@ TEXTS: dict[str, str] = {
     "column.n_target_tokens": "target tokens",
     "meaning.n_target_tokens": "tokens that entered the loss",
     "summary.kept": "{kept} of {ranked} ranked rows are kept, by {by} ({top_k}).",
+    "no_cut": "nothing is cut",
     "summary.cut": "The cut lies at {value:.4g}.",
     "summary.undecided": "{n} rows ({share:.0%} of the ranked) lie within one standard error ({column}) of the cut: "
     "whether they are kept is not decided by the data. {kept} of them are kept.",
@@ -89,6 +90,8 @@ TEXTS: dict[str, str] = {
     "picture.layers.note": "Median over rows of the norm that each row has in each layer, mean over views, first layer at "
     "the bottom; the columns are tenths of the rows.",
     "picture.layer_views": "Gradient norm by layer and view",
+    "picture.layer_views.note_dropout": "Median over {rows} rows, first layer at the bottom; the views are dropout draws of one "
+    "model and should look alike.",
     "picture.layer_views.note": "Median over {rows} rows, oldest view on the left, first layer at the bottom. What training "
     "answers grows darker to the right; a layer that stays bright has more to learn.",
     "no_sketch": "Cosines of pairs of rows need the direction of each gradient, which this table does not hold. Score "

@@ -2,7 +2,7 @@
 
 TEXTS: dict[str, str] = {
     "title": "{name} 的评分报告",
-    "made": "由 gradscore {version} 根据 {table} 生成；模型 {model}；{views} 个视图；引擎 {engine}。",
+    "made": "由 gradscore {version} 根据 {table} 生成；模型 {model}；视图数：{views}；引擎 {engine}。",
     "theme": "浅色 / 深色",
     "contents": "本页内容",
     "section.summary": "概要",
@@ -58,6 +58,7 @@ TEXTS: dict[str, str] = {
     "column.grad_norm": "梯度范数",
     "column.n_target_tokens": "目标词元数",
     "meaning.n_target_tokens": "计入损失的词元数",
+    "no_cut": "未截断",
     "summary.kept": "参与排序的 {ranked} 行中按 {by}（{top_k}）保留 {kept} 行。",
     "summary.cut": "截断值为 {value:.4g}。",
     "summary.undecided": "有 {n} 行（占排序行的 {share:.0%}）与截断值的距离不超过一个标准误（{column}）：数据本身无法决定"
@@ -85,6 +86,7 @@ TEXTS: dict[str, str] = {
     "picture.layers": "按层和 {by} 的梯度范数",
     "picture.layers.note": "每行在每层的范数（各视图平均）的中位数，第一层在最下；横轴为行的十分位。",
     "picture.layer_views": "按层和视图的梯度范数",
+    "picture.layer_views.note_dropout": "{rows} 行的中位数，第一层在最下；各视图是同一模型的 dropout 抽样，应当彼此相似。",
     "picture.layer_views.note": "{rows} 行的中位数，最早的视图在左，第一层在最下。训练已经解答的部分向右变暗；一直明亮的层还有东西要学。",
     "no_sketch": "行对的余弦需要每个梯度的方向，本表没有。评分时加上 --sketch 1024 即可。",
     "warning.noise_members": "一行 gsnr 的误差（{error:.3g}）与行间差异（{spread:.3g}）一样大，因此按 gsnr 的顺序大多是噪声。请用更多或"
