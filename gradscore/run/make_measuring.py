@@ -14,7 +14,7 @@ from gradscore.gradients.hooks import HooksEngine, has_positions
 from gradscore.gradients.positions import Positions
 from gradscore.measures import OF_FOLDS, describe_cost, parse_measures, passes_of
 from gradscore.model.load import LoadedModel
-from gradscore.quality.model import read_quality
+from gradscore.quality.stored import read_quality
 from gradscore.records import Reporter
 from gradscore.run.make_views import planned_views
 from gradscore.scores.measuring import Measuring, whole_adapter_matrices

@@ -5,7 +5,8 @@ from dataclasses import replace
 from gradscore.config import RunConfig, to_mapping
 from gradscore.model.load import LoadedModel
 from gradscore.quality.columns import differences, with_needed_measures
-from gradscore.quality.model import QualityModel, read_quality
+from gradscore.quality.model import QualityModel
+from gradscore.quality.stored import read_quality
 from gradscore.records import Reporter
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gradscore.errors import TableError
-from gradscore.quality.model import write_quality
+from gradscore.quality.stored import write_quality
 from gradscore.table.aside import written_aside
 from gradscore.table.read import ScoreTable
 from gradscore.validate.auroc import DRAWS, LEVEL, Estimate

@@ -14,7 +14,7 @@ from typing import Any
 from gradscore.config import RunConfig, to_mapping
 from gradscore.errors import ConfigError, TableError
 from gradscore.quality.columns import SECTIONS_THAT_MATTER, described, with_needed_measures
-from gradscore.quality.model import read_quality
+from gradscore.quality.stored import read_quality
 from gradscore.records import Reporter
 from gradscore.table.aside import storage_error, written_aside
 from gradscore.table.read import ScoreTable, read_table

@@ -10,7 +10,8 @@ import pytest
 
 from gradscore.errors import TableError, UnsupportedError
 from gradscore.measures import MEASURES, OF_FOLDS, parse_measures
-from gradscore.quality.model import Feature, Fit, QualityModel, write_quality
+from gradscore.quality.model import Feature, Fit, QualityModel
+from gradscore.quality.stored import write_quality
 from tests.pipeline.counter import Counter
 from tests.pipeline.runs import Listener, alpaca_rows, read, score, write_jsonl
 

@@ -12,7 +12,8 @@ from gradscore.cli.main import main
 from gradscore.config import RunConfig
 from gradscore.errors import ConfigError, TableError
 from gradscore.pipeline import validate_dataset
-from gradscore.quality.model import Feature, Fit, QualityModel, apply, read_quality, write_quality
+from gradscore.quality.model import Feature, Fit, QualityModel, apply
+from gradscore.quality.stored import read_quality, write_quality
 from tests.pipeline.counter import ROWS_PER_BATCH, Counter
 from tests.pipeline.runs import WARMUP, Listener, alpaca_rows, filter, read, score, settings, write_jsonl
 
