@@ -21,7 +21,8 @@ from gradscore.filter.noise import order_noise
 from gradscore.report.charts import CONFIG
 from gradscore.report.columns import LENGTH
 from gradscore.report.examples import GROUPS
-from gradscore.report.pictures import SCATTER_ROWS, Picture, Records, column_title
+from gradscore.report.picture import Picture, Records
+from gradscore.report.pictures import SCATTER_ROWS, column_title
 from gradscore.report.profile import SAMPLED_ROWS
 from gradscore.report.study import Study
 from gradscore.report.untrusted import visible
