@@ -93,7 +93,8 @@ TEXTS: dict[str, str] = {
     "picture.layer_views.note_dropout": "Median over {rows} rows, first layer at the bottom; the views are dropout draws of one "
     "model and should look alike.",
     "picture.layer_views.note": "Median over {rows} rows, oldest view on the left, first layer at the bottom. What training "
-    "answers grows darker to the right; a layer that stays bright has more to learn.",
+    "answers grows darker to the right. A new adapter grows brighter first, as its B starts at zero and the gradient of A "
+    "grows with it.",
     "no_sketch": "Cosines of pairs of rows need the direction of each gradient, which this table does not hold. Score "
     "with --sketch 1024 to have them.",
     "warning.noise_members": "The error of a row's gsnr ({error:.3g}) is as large as the differences between rows ({spread:.3g}), so "

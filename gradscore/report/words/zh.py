@@ -87,7 +87,8 @@ TEXTS: dict[str, str] = {
     "picture.layers.note": "每行在每层的范数（各视图平均）的中位数，第一层在最下；横轴为行的十分位。",
     "picture.layer_views": "按层和视图的梯度范数",
     "picture.layer_views.note_dropout": "{rows} 行的中位数，第一层在最下；各视图是同一模型的 dropout 抽样，应当彼此相似。",
-    "picture.layer_views.note": "{rows} 行的中位数，最早的视图在左，第一层在最下。训练已经解答的部分向右变暗；一直明亮的层还有东西要学。",
+    "picture.layer_views.note": "{rows} 行的中位数，最早的视图在左，第一层在最下。训练已经解答的部分向右变暗。新的适配器会先变亮：其 B 从零开始，"
+    "A 的梯度随之增大。",
     "no_sketch": "行对的余弦需要每个梯度的方向，本表没有。评分时加上 --sketch 1024 即可。",
     "warning.noise_members": "一行 gsnr 的误差（{error:.3g}）与行间差异（{spread:.3g}）一样大，因此按 gsnr 的顺序大多是噪声。请用更多或"
     "间隔更远的视图评分（--views、--update-interval），或与另一列比较（--by loss --ascending）。",
