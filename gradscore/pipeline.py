@@ -279,10 +279,10 @@ def _check_rows(
 ) -> None:
     """Stop where most rows lack targets, or begin or end as the model does not know it; where some do, say so."""
     from gradscore.doctor.finding import refuse_failures
-    from gradscore.doctor.rows import prompt_check, target_check
+    from gradscore.doctor.rows import prompt_findings, target_check
     from gradscore.doctor.tokens import token_findings
 
-    prompts = (prompt_check(counts),) if encoder.has_prompts else ()
+    prompts = prompt_findings(counts, encoder)
     findings = (target_check(counts), *prompts, *token_findings(rows, encoder, config.data.truncate))
     refuse_failures(findings)
     for finding in findings:

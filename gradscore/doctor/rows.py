@@ -115,11 +115,10 @@ def schema_line(schema: Schema, present: Sequence[str], template: str) -> Findin
 
 def row_findings(found: RowPass, encoder: Encoder) -> tuple[Finding, ...]:
     """Return the lines about rows; the one about prompts only where rows should have some."""
-    prompts = (prompt_check(found.counts),) if encoder.has_prompts else ()
     return (
         usable_check(found),
         target_check(found.counts),
-        *prompts,
+        *prompt_findings(found.counts, encoder),
         length_check(found.counts),
         copies_check(found),
     )
@@ -157,6 +156,11 @@ def target_check(counts: Mapping[str, int]) -> Finding:
         "They get no score. Check --columns and --schema where answers are empty, --max-length and --truncate where "
         "they are cut away.",
     )
+
+
+def prompt_findings(counts: Mapping[str, int], encoder: Encoder) -> tuple[Finding, ...]:
+    """Return the line about prompts, or none where rows have no prompts to lose."""
+    return (prompt_check(counts),) if encoder.has_prompts else ()
 
 
 def prompt_check(counts: Mapping[str, int]) -> Finding:

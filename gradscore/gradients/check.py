@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from gradscore.data.batch import Batch
 from gradscore.errors import CheckFailedError
@@ -17,7 +16,6 @@ from gradscore.gradients.loop import LoopEngine
 from gradscore.gradients.parameters import CountedParameter
 from gradscore.gradients.reduction import Reduction
 from gradscore.model.forward import Reduction as LossReduction
-from gradscore.model.forward import wide
 
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
 """Largest relative error of a row's gradient."""
@@ -107,13 +105,12 @@ def self_check(
 class PaddedLoop(LoopEngine):
     """Plain autograd with padding behind each row: equal to `LoopEngine` but for rounding."""
 
-    def _row_loss(self, input_ids: Tensor, targets: Tensor) -> Tensor:
+    def _logits(self, input_ids: Tensor) -> Tensor:
         n = len(input_ids)
         padded = torch.cat([input_ids, input_ids[:1].expand(PADDING)])[None]
         mask = (torch.arange(n + PADDING, device=input_ids.device) < n).long()[None]
-        logits = self.model(input_ids=padded, attention_mask=mask, use_cache=False).logits[0, : n - 1]
-        predicted = wide(logits[targets[1:]])
-        return functional.cross_entropy(predicted, input_ids[1:][targets[1:]], reduction=self.loss)
+        logits: Tensor = self.model(input_ids=padded, attention_mask=mask, use_cache=False).logits[0, :n]
+        return logits
 
 
 def _relative_error(found: SampleGradients, expected: SampleGradients) -> float:

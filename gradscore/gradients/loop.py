@@ -56,9 +56,12 @@ class LoopEngine(GradientEngine):
         )
 
     def _row_loss(self, input_ids: Tensor, targets: Tensor) -> Tensor:
-        logits = self.model(input_ids=input_ids[None], use_cache=False).logits[0, :-1]
-        predicted = wide(logits[targets[1:]])
+        predicted = wide(self._logits(input_ids)[:-1][targets[1:]])
         return functional.cross_entropy(predicted, input_ids[1:][targets[1:]], reduction=self.loss)
+
+    def _logits(self, input_ids: Tensor) -> Tensor:
+        logits: Tensor = self.model(input_ids=input_ids[None], use_cache=False).logits[0]
+        return logits
 
     def _reduce(self, gradients: Sequence[Tensor]) -> list[Kept]:
         pairs = zip(self.parameters, gradients, strict=True)

@@ -37,7 +37,7 @@ SECTIONS_THAT_MATTER = ("model", "gradients", "scores")
 TEXT = ("max_length", "truncate", "turns", "side", "chat_template")
 """Fields of the section data that change what is scored of a row."""
 OF_BASE_MODEL = ("dtype", "attn", "adapter", "revision", "checkpoints")
-"""Fields of the section model that change what its forward passes say; the others make views."""
+"""Fields of the section model that load other weights or compute with them otherwise; the others make views."""
 UNRELATED = (
     "model", "device", "cache_trunk", "check", "engine", "max_batch_tokens", "measures", "quality", "sketch",
 )  # fmt: skip

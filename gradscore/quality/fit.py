@@ -113,7 +113,7 @@ def fit_quality(
     usable = rows.is_used & np.isfinite(out_of_fold)
     _require_enough(rows, usable)
     is_sound = rows.is_sound
-    intercept, slope = calibrate(out_of_fold[usable], is_sound[usable], np.ones(int(usable.sum())))
+    intercept, slope = calibrate(out_of_fold[usable], is_sound[usable])
     rng = np.random.default_rng(seed)
     places = np.flatnonzero(usable)
     fits = [
@@ -144,10 +144,10 @@ def score_out_of_fold(rows: LabelledRows, features: Sequence[Feature], seed: int
     return np.where(is_sound, own, found.mean(0))
 
 
-def calibrate(d: Numbers, is_sound: NDArray[np.bool_], weight: Numbers) -> tuple[float, float]:
-    """Return intercept and slope that turn d into the probability that a row is sound (Platt 1999), weighted by row.
+def calibrate(d: Numbers, is_sound: NDArray[np.bool_]) -> tuple[float, float]:
+    """Return intercept and slope that turn d into the probability that a row is sound (Platt 1999).
 
-    Minimises sum_i weight_i ln(1 + exp(-y_i (intercept - slope d_i))) + slope^2 / (2 INVERSE_PENALTY), y = +-1. Without any
+    Minimises sum_i ln(1 + exp(-y_i (intercept - slope d_i))) + slope^2 / (2 INVERSE_PENALTY), y = +-1. Without any
     order in d the slope is 0: every row then has the share of sound rows as its quality.
     """
     from scipy.optimize import minimize  # half a second of imports, and scoring needs none of it
@@ -156,8 +156,8 @@ def calibrate(d: Numbers, is_sound: NDArray[np.bool_], weight: Numbers) -> tuple
 
     def objective(w: Numbers) -> tuple[float, Numbers]:
         margin = y * (w[0] - w[1] * d)
-        pull = -y * weight * np.exp(-np.logaddexp(0.0, margin))
-        value = weight @ np.logaddexp(0.0, -margin) + w[1] ** 2 / (2 * INVERSE_PENALTY)
+        pull = -y * np.exp(-np.logaddexp(0.0, margin))
+        value = np.logaddexp(0.0, -margin).sum() + w[1] ** 2 / (2 * INVERSE_PENALTY)
         return value, np.array([pull.sum(), -pull @ d + w[1] / INVERSE_PENALTY])
 
     bounds = [(None, None), (0.0, None)]
@@ -174,7 +174,7 @@ def _bootstrap_fit(
     is_sound = rows.is_sound[drawn]
     rescaled = _rescaled(features, values, is_sound)
     d = distance(rescaled, values)
-    intercept, slope = calibrate(d, is_sound, np.ones(len(d)))
+    intercept, slope = calibrate(d, is_sound)
     return Fit(intercept, slope, tuple(feature.values for feature in rescaled))
 
 

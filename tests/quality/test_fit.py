@@ -65,9 +65,8 @@ def test_the_calibration_is_scikit_learns() -> None:
     rng = np.random.default_rng(2)
     d = rng.exponential(size=80) * 4
     is_sound = rng.random(80) < 1 / (1 + np.exp(-(1.5 - 0.6 * d)))
-    weight = rng.random(80) + 0.5
-    twin = LogisticRegression(C=INVERSE_PENALTY, tol=1e-10).fit(d[:, None], is_sound, sample_weight=weight)
-    intercept, slope = calibrate(d, is_sound, weight)
+    twin = LogisticRegression(C=INVERSE_PENALTY, tol=1e-10).fit(d[:, None], is_sound)
+    intercept, slope = calibrate(d, is_sound)
     assert intercept == pytest.approx(twin.intercept_[0], abs=1e-3)
     assert slope == pytest.approx(-twin.coef_[0, 0], abs=1e-3)
 
