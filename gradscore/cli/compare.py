@@ -72,7 +72,7 @@ def _print_tables(found: "TableComparison") -> None:
     print(f"moved most by {found.by}:" if found.movers else f"no row moved by {found.by}")
     for mover in found.movers[:N_SHOWN]:
         print(
-            f"  row {mover.row_index}: {mover.left_value:.4g} (above {mover.left_place:.0%} of rows) in A, "
+            f"  row {mover.row_index}: {mover.left_value:.4g} (above {mover.left_place:.0%} of the others) in A, "
             f"{mover.right_value:.4g} (above {mover.right_place:.0%}) in B"
         )
 

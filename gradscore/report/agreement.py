@@ -13,8 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gradscore.errors import TableError
+from gradscore.records import OK
 from gradscore.report.columns import score_columns
-from gradscore.report.confounds import Correlation, random_overlap, spearman
+from gradscore.report.confounds import MIN_ROWS, Correlation, random_overlap, spearman
 from gradscore.table.read import ScoreTable
 from gradscore.table.run import identity_differences
 
@@ -80,11 +81,7 @@ def compare_tables(left: ScoreTable, right: ScoreTable, *, share: float) -> Agre
     found = [_compare_column(left, right, matched, name, share) for name in common]
     columns = tuple(each for each in found if each is not None)
     if not columns:
-        raise TableError(
-            f"{left.path} and {right.path} have no score in common that at least four of their {len(matched.left)} "
-            f"common rows have in both; the first has {', '.join(names[0]) or 'none'}, the second "
-            f"{', '.join(names[1]) or 'none'}. Score both with the same views and measures."
-        )
+        raise TableError(_nothing_in_common(left, right, matched, names))
     return Agreement(
         matched=matched,
         columns=columns,
@@ -124,7 +121,7 @@ def movers(left: ScoreTable, right: ScoreTable, matched: Matched, name: str, n: 
     values = _both(left, right, matched, name)
     rows = left.arrow["row_index"].to_numpy()[matched.left]
     valid = np.flatnonzero(np.isfinite(values[0]) & np.isfinite(values[1]))
-    places = [pd.Series(side[valid]).rank(pct=True).to_numpy() for side in values]
+    places = [places_of(side[valid]) for side in values]
     farthest = np.argsort(-np.abs(places[0] - places[1]), kind="stable")[:n]
     return [
         Mover(
@@ -137,6 +134,28 @@ def movers(left: ScoreTable, right: ScoreTable, matched: Matched, name: str, n: 
         for i in farthest
         if places[0][i] != places[1][i]
     ]
+
+
+def places_of(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return which share of the other values each one lies above, from 0 (lowest) to 1 (highest); ties share the middle."""
+    return np.asarray((pd.Series(values).rank() - 1) / max(1, len(values) - 1), dtype=np.float64)
+
+
+def _nothing_in_common(
+    left: ScoreTable, right: ScoreTable, matched: Matched, names: Sequence[Sequence[str]]
+) -> str:
+    n_scored = [
+        int((table.texts("status")[at] == OK).sum())
+        for table, at in ((left, matched.left), (right, matched.right))
+    ]
+    found = (
+        f"{left.path} and {right.path} have no score in common that at least {MIN_ROWS} of their {len(matched.left)} common rows "
+        f"have in both; the first has {', '.join(names[0]) or 'none'} ({n_scored[0]} of these rows are scored), the second "
+        f"{', '.join(names[1]) or 'none'} ({n_scored[1]} are). "
+    )
+    if min(n_scored) < MIN_ROWS:
+        return found + "The columns status and reason say why the other rows have no score."
+    return found + "Score both with the same views and measures."
 
 
 def _identities(table: ScoreTable) -> pd.DataFrame:

@@ -4,13 +4,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from gradscore.emit.source import reopen_source
 from gradscore.errors import ConfigError, DatasetError, StorageError
 from gradscore.filter.decide import decided_rows
-from gradscore.report.agreement import Agreement, Mover, compare_tables, movers
+from gradscore.report.agreement import Agreement, Mover, compare_tables, movers, places_of
 from gradscore.report.examples import read_texts
 from gradscore.report.profile import MEASURES, Departure, Profile, departures, load_profile, profile_of
 from gradscore.report.words import Words
@@ -134,7 +133,7 @@ def sampled_places(comparison: TableComparison) -> list[dict[str, float]]:
     y = comparison.right.numbers(comparison.by)[matched.right]
     rows = comparison.left.arrow["row_index"].to_numpy()[matched.left]
     valid = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
-    places = [pd.Series(side[valid]).rank(pct=True).to_numpy() for side in (x, y)]
+    places = [places_of(side[valid]) for side in (x, y)]
     chosen = np.arange(len(valid))
     if len(chosen) > POINTS:
         chosen = np.sort(np.random.default_rng(0).choice(chosen, POINTS, replace=False))

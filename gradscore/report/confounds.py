@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 
+MIN_ROWS = 4
+"""Fewer rows have no rank correlation worth an interval."""
+
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
@@ -35,13 +38,13 @@ class Overlap:
 
 
 def spearman(x: Numbers, y: Numbers) -> Correlation | None:
-    """Return the rank correlation over rows that have both values; None under four rows or without variation.
+    """Return the rank correlation over rows that have both values; None under `MIN_ROWS` rows or without variation.
 
     The interval is Fisher's z with the variance (1 + rho^2 / 2) / (n - 3) of Bonett & Wright (Psychometrika 2000).
     """
     both = np.isfinite(x) & np.isfinite(y)
     n = int(both.sum())
-    if n < 4:
+    if n < MIN_ROWS:
         return None
     ranks = [pd.Series(values[both]).rank().to_numpy() for values in (x, y)]
     if any(rank.std() == 0 for rank in ranks):

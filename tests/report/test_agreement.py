@@ -48,7 +48,7 @@ def test_the_row_that_moved_most_comes_first_with_both_places(tmp_path: Path) ->
     b = table(tmp_path, "b", list(range(6)), gsnr=[9.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     first = movers(a, b, match_rows(a, b), "gsnr", 1)[0]
     assert (first.row_index, first.left_value, first.right_value) == (0, 1.0, 9.0)
-    assert (first.left_place, first.right_place) == (pytest.approx(1 / 6), 1.0)
+    assert (first.left_place, first.right_place) == (0.0, 1.0)
 
 
 def test_other_rows_cannot_be_compared(tmp_path: Path) -> None:
@@ -60,7 +60,19 @@ def test_other_columns_cannot_be_compared_and_some_are_named(tmp_path: Path) -> 
     nothing: list[float | None] = [None] * 5
     a = table(tmp_path, "a", list(range(5)), gsnr=nothing)
     b = table(tmp_path, "b", list(range(5)), loss=nothing)
-    with pytest.raises(TableError, match="the first has loss, the second gsnr"):
+    with pytest.raises(
+        TableError,
+        match=r"the first has loss \(5 of these rows are scored\), the second gsnr \(5 are\)\. Score both",
+    ):
         compare_tables(a, b, share=0.3)
     c = table(tmp_path, "c", list(range(5)))
     assert compare_tables(c, a, share=0.3).only_left == ("gsnr",)
+
+
+def test_rows_without_scores_are_named_where_they_are_the_reason(tmp_path: Path) -> None:
+    rows = [scored(i, status="nan", gsnr=None, loss=None) for i in range(5)]
+    one = read_table(write_table(tmp_path / "a.parquet", rows), lists=False)
+    with pytest.raises(
+        TableError, match=r"first has none \(0 of these rows are scored\).*status and reason say why"
+    ):
+        compare_tables(one, one, share=0.3)

@@ -9,7 +9,7 @@ TEXTS: dict[str, str] = {
     "section.cut": "Where the cut lies",
     "section.readings": "What the readings mean",
     "section.distributions": "The scores",
-    "section.scatters": "{by} against loss, norm and length",
+    "section.scatters": "{by} beside loss, norm and length",
     "section.confounds": "Is this score just length, loss or category?",
     "section.directions": "Directions and layers",
     "section.rows": "Rows to look at",
