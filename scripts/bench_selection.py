@@ -183,6 +183,8 @@ def training(options: argparse.Namespace) -> None:
             held_out=60,
             keep=0.3,
             seeds=3,
+            leave_out=0.4,
+            matched=bench_training.MATCHED,
             columns=("quality,quality>+base_loss,quality>+n_target_tokens," if quality.exists() else "")
             + "gsnr,base_loss,ifd,alignment,+n_target_tokens",
             quality=str(quality) if quality.exists() else None,

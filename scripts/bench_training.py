@@ -10,10 +10,10 @@
    the rows), and the mean loss of the clean held-out rows is taken after as many passes over the selection as over
    the whole pool (equal epochs), and after as many steps (equal steps).
 
-Selections: the best `--keep` by each of `--columns`; random ones; random ones with the quantiles of loss, IFD or length
+Selections: the best `--keep` by each of `--columns`; random ones; random ones with the quantiles of the columns `--matched`
 that the first column's selection has; everything; and two that no one has in practice, a random choice among the sound rows
 of the pool and all of them. A column is ranked in the direction that its dictionary gives, or high first as `+NAME`, low
-first as `-NAME`; `A>B` leaves out the worst 40 % by A and ranks the others by B. Gains are falls of the held-out loss from the untrained model, in nats per token;
+first as `-NAME`; `A>B` leaves out the worst `--leave-out` by A and ranks the others by B. Gains are falls of the held-out loss from the untrained model, in nats per token;
 an interval is 1.96 standard errors over held-out rows and seeds of the difference to random of the same rows.
 """
 
@@ -50,8 +50,7 @@ LEARNING_RATE = 5e-4
 PASSES = 1
 MAX_LENGTH = 256
 MEASURES = "default,ifd,alignment"
-LEFT_OUT = 0.4
-"""Share of the pool that `A>B` leaves out as the worst by A."""
+MATCHED = "base_loss,ifd,n_target_tokens"
 
 
 @dataclass(frozen=True)
@@ -169,11 +168,11 @@ def score_pool(options: argparse.Namespace, pool: Path) -> pd.DataFrame:
     return frame[frame["status"] == OK]
 
 
-def best(frame: pd.DataFrame, words: str, signs: dict[str, float], n: int) -> list[int]:
+def best(frame: pd.DataFrame, words: str, signs: dict[str, float], n: int, leave_out: float) -> list[int]:
     """Return the rows that a column prefers, or the second of two among what the first leaves; see the module."""
     *before, last = words.split(">")
     for column in before:
-        frame = frame.loc[ranked(frame, column, signs)[: round((1 - LEFT_OUT) * len(frame))]]
+        frame = frame.loc[ranked(frame, column, signs)[: round((1 - leave_out) * len(frame))]]
     return sorted(frame.loc[ranked(frame, last, signs)[:n], "row_index"].tolist())
 
 
@@ -201,12 +200,12 @@ def selections(
     """Return the rows of every selection, one list per seed."""
     n, seeds = round(options.keep * len(frame)), range(options.seeds)
     columns = options.columns.split(",")
-    made = {f"top by {c}": [best(frame, c, signs, n)] * options.seeds for c in columns}
+    made = {f"top by {c}": [best(frame, c, signs, n, options.leave_out)] * options.seeds for c in columns}
     leader = made[f"top by {columns[0]}"][0]
     rngs = [np.random.default_rng([options.seed, seed]) for seed in seeds]
     everything = sorted(frame["row_index"].tolist())
     made["random"] = [sorted(rng.choice(everything, n, replace=False).tolist()) for rng in rngs]
-    for column in ("base_loss", "ifd", "n_target_tokens"):
+    for column in filter(None, options.matched.split(",")):
         if frame[column].notna().all():
             made[f"random, {column} as {columns[0]}"] = [matched(frame, leader, column, rng) for rng in rngs]
     made["everything"] = [everything] * options.seeds
@@ -233,6 +232,8 @@ def main() -> None:
         default="gsnr,base_loss,ifd,alignment",
         help="comma-separated; the first leads; quality needs --quality",
     )
+    parser.add_argument("--leave-out", type=float, default=0.4)
+    parser.add_argument("--matched", default=MATCHED, help="comma-separated columns, or '' for none")
     parser.add_argument(
         "--dtype", default="float32", help="bfloat16 is faster on a CPU that multiplies it (AMX)"
     )
