@@ -27,7 +27,6 @@ from gradscore.table.read import read_table
 from gradscore.validate.auroc import Draws, estimate_auroc, with_interval
 
 LAYERS = "last:8"
-MAX_LENGTH = 320
 CONTAMINATIONS = (0.1, 0.3)
 SETS = {
     # The columns of quality were chosen on draws from the first three; the last two took no part.
@@ -63,7 +62,7 @@ def run_config(options: argparse.Namespace, dataset: Path, output: Path, categor
             dataset=str(dataset),
             sample=options.rows,
             seed=options.seed,
-            max_length=MAX_LENGTH,
+            max_length=options.max_length,
             category_field=category,
         ),
         model=ModelConfig(
@@ -209,6 +208,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=200)
+    parser.add_argument("--max-length", type=int, default=320)
     parser.add_argument("--measures", default="all")
     parser.add_argument("--members", type=int, default=2, help="more than one are cross-fitted")
     parser.add_argument(

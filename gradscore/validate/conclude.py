@@ -23,6 +23,7 @@ from gradscore.validate.verdict import (
     best_lines,
     column_lines,
     control_line,
+    lost_ends_lines,
     quality_lines,
     small_kinds_lines,
 )
@@ -59,6 +60,7 @@ def conclude(
     rows = mark(table, dict(enumerate(faults)), hidden)
     evaluation = evaluate(rows, top_k, seed)
     lines = [
+        *lost_ends_lines(evaluation),
         *best_lines(evaluation, _gain_over_baseline(rows, evaluation, seed)),
         *column_lines(evaluation),
         control_line(evaluation),

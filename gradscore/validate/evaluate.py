@@ -52,6 +52,8 @@ class Marked:
     """Kind of fault per row, None for a row that was left as it is."""
     hidden: Collection[str]
     """Kinds that the row itself does not show."""
+    lost_end: Flags
+    """True where the end of the text was cut away, and with it perhaps what was planted."""
 
     @property
     def is_sound(self) -> Flags:
@@ -116,6 +118,8 @@ class Evaluation:
     n_sound: int
     counts: Mapping[str, int]
     """Rows of each kind; `all` first."""
+    n_lost_end: int
+    """Faulty rows that lost the end of their text."""
     top_k: str
 
     def column(self, name: str) -> ColumnResult | None:
@@ -152,6 +156,7 @@ def mark(table: ScoreTable, faults: Mapping[int, str | None], hidden: Collection
     row_index = table.arrow["row_index"].to_numpy()
     is_ok = np.array([status == OK for status in table.texts("status").tolist()], dtype=bool)
     names = [name for name in table.numeric_columns if name not in UNTESTED]
+    cuts_ends = table.metadata["config"]["data"].get("truncate", "right") == "right"
     claims = {entry["name"]: entry.get("better", "") for entry in table.metadata["columns"]}
     return Marked(
         row_index=row_index,
@@ -160,6 +165,7 @@ def mark(table: ScoreTable, faults: Mapping[int, str | None], hidden: Collection
         better={name: claims.get(name, "") for name in names},
         faults=np.array([faults[int(index)] for index in row_index], dtype=object),
         hidden=frozenset(hidden),
+        lost_end=table.arrow["truncated"].to_numpy() & cuts_ends,
     )
 
 
@@ -179,6 +185,7 @@ def evaluate(rows: Marked, top_k: str, seed: int) -> Evaluation:
         control=control,
         n_sound=int(rows.is_sound.sum()),
         counts={kind: int(rows.has_kind(kind).sum()) for kind in rows.kinds},
+        n_lost_end=int((rows.has_kind(ALL) & rows.lost_end).sum()),
         top_k=top_k,
     )
 

@@ -101,6 +101,16 @@ def small_kinds_lines(evaluation: Evaluation) -> list[str]:
     ]
 
 
+def lost_ends_lines(evaluation: Evaluation) -> list[str]:
+    """Return how many faulty rows lost the end of their text, where what was planted may have been; nothing where none did."""
+    if not evaluation.n_lost_end:
+        return []
+    return [
+        f"{evaluation.n_lost_end} of {evaluation.counts[ALL]} faulty rows lost the end of their text to --max-length, and with it "
+        "perhaps what was planted, which no column can find then. Take a longer --max-length, or --truncate left."
+    ]
+
+
 def control_line(evaluation: Evaluation) -> str:
     """Return what the random score reads, and a warning where it reads anything but a half."""
     control = evaluation.control.auroc[ALL]

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -210,6 +211,23 @@ def test_too_few_faults_still_judge_the_columns(model: Path, rows: Path, tmp_pat
     assert any(
         line.startswith("There is no quality.json: quality is fitted on at least")
         for line in outcome.conclusion.lines
+    )
+
+
+@pytest.mark.parametrize("truncate", ["right", "left"])
+def test_faults_that_may_have_been_cut_away_are_said(
+    model: Path, rows: Path, tmp_path: Path, truncate: str
+) -> None:
+    options = {"max_length": 100, "truncate": truncate, "check": False, "measures": ""}
+    outcome = validate_dataset(config(model=model, dataset=rows, output=tmp_path / "v", **options))
+    frame = pd.read_parquet(outcome.table)
+    planted = [json.loads(line)["fault"] for line in (tmp_path / "v" / "rows.jsonl").read_text().splitlines()]
+    faulty = np.array([planted[i] not in (None, "duplicate") for i in frame["row_index"]])
+    n_cut = int((frame["truncated"] & faulty).sum())
+    assert n_cut > 0
+    said = [line for line in outcome.conclusion.lines if "lost the end of their text" in line]
+    assert [line.split(" faulty")[0] for line in said] == (
+        [f"{n_cut} of {faulty.sum()}"] if truncate == "right" else []
     )
 
 

@@ -24,4 +24,5 @@ def marked(faults: np.ndarray, columns: dict[str, np.ndarray], better: dict[str,
         better={name: better.get(name, "") for name in columns},
         faults=faults,
         hidden=frozenset(["duplicate"]),
+        lost_end=np.zeros(n, dtype=bool),
     )

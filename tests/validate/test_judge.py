@@ -1,5 +1,7 @@
 """Tests validate/judge.py: how well quality finds faults, and that gradients are kept only where they help."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from gradscore.validate.verdict import (
     best_lines,
     column_lines,
     control_line,
+    lost_ends_lines,
     quality_lines,
     small_kinds_lines,
 )
@@ -167,3 +170,11 @@ def test_where_all_has_few_rows_too_it_is_not_to_be_trusted() -> None:
     (line,) = small_kinds_lines(evaluation)
     assert "Trust" not in line
     assert line.endswith("Take a larger --sample or --contamination.")
+
+
+def test_faulty_rows_that_lost_their_end_are_counted() -> None:
+    rows = marked(FAULTS, columns(signal=1.5, gradient_signal=0.0), BETTER)
+    assert lost_ends_lines(evaluate(rows, "0.5", 0)) == []
+    n_cut = int(IS_FAULTY.sum())
+    (line,) = lost_ends_lines(evaluate(replace(rows, lost_end=np.ones(len(FAULTS), dtype=bool)), "0.5", 0))
+    assert line.startswith(f"{n_cut} of {n_cut} faulty rows lost the end of their text to --max-length")
