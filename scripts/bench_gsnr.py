@@ -83,6 +83,7 @@ WAYS = (
     Way("four dropout draws of step 40", steps=(40,), draws=4),
     Way("odd and even tokens at step 40", steps=(40,), token_halves=True),
     Way("even, weights instead of adapter", weights=True),
+    Way("even, learning rate 5e-5, and the untrained model", warmup=SLOW, steps=(BASE, *EVEN)),
 )
 
 
@@ -145,6 +146,7 @@ def make_bench(options: argparse.Namespace) -> Bench:
     rows = [row for row in encoded if row.status == OK]
     model = attach_adapter(loaded, config.model, 0)
     trunk = Trunk(model, first_changing_layer(lora_tensors(model)), options.work / "trunk")
+    warmups = {WAYS[i].warmup for i in options.ways}
     views = {
         name: train_views(
             model,
@@ -157,6 +159,7 @@ def make_bench(options: argparse.Namespace) -> Bench:
             trunk=trunk,
         )
         for i, (name, warmup) in enumerate(WARMUPS.items())
+        if name in warmups
     }
     model.requires_grad_(False)
     engines = []
@@ -206,7 +209,11 @@ def main() -> None:
         "--dtype", default="float32", help="bfloat16 is faster on a CPU that multiplies it (AMX)"
     )
     parser.add_argument("--max-length", type=int, default=384)
+    parser.add_argument(
+        "--ways", default=",".join(map(str, range(len(WAYS)))), help="numbers in WAYS, from 0"
+    )
     options = parser.parse_args()
+    options.ways = [int(number) for number in options.ways.split(",")]
     options.work.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     bench = make_bench(options)
@@ -217,11 +224,11 @@ def main() -> None:
         "| views | gsnr at the quartiles | of noise | between members | mean of two | AUROC (95 %) |\n"
         "|---|---|---|---|---|---|"
     )
-    for i, way in enumerate(WAYS):
+    for i in options.ways:
         kept = options.work / f"gsnr-{i}.npy"
         if not kept.exists():
-            np.save(kept, gsnr_of(bench, way))
-        print(report(way, np.load(kept), is_faulty), flush=True)
+            np.save(kept, gsnr_of(bench, WAYS[i]))
+        print(report(WAYS[i], np.load(kept), is_faulty), flush=True)
 
 
 if __name__ == "__main__":
