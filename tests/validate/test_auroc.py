@@ -65,8 +65,8 @@ def test_each_draw_is_the_share_of_its_pairs(sample: list[tuple[float, bool]], s
     worth, is_faulty = split(sample)
     draws = Draws.of(is_faulty.astype(object), seed, n_draws=5)
     drawn = bootstrap_auroc(worth, is_faulty, draws)
-    for found, counts in zip(drawn, draws.counts, strict=True):
-        expected = slow_auroc(worth, is_faulty, counts.astype(float))
+    for found, weights in zip(drawn, draws.weights, strict=True):
+        expected = slow_auroc(worth, is_faulty, weights.astype(float))
         assert np.isnan(found) if expected is None else found == pytest.approx(expected, abs=1e-6)
 
 
@@ -81,12 +81,20 @@ def test_many_rows_in_blocks_are_as_all_at_once(monkeypatch: pytest.MonkeyPatch)
 
 def test_draws_keep_the_size_of_every_stratum_and_follow_the_seed() -> None:
     strata = np.array(["a", None, "b", None, "a", None], dtype=object)
-    draws = Draws.of(strata, 1, n_draws=50).counts
+    draws = Draws.of(strata, 1, n_draws=50).weights
     for stratum, size in (("a", 2), ("b", 1), (None, 3)):
         places = [at for at, label in enumerate(strata) if label == stratum]
-        assert (draws[:, places].sum(1) == size).all()
-    assert (Draws.of(strata, 1, n_draws=50).counts == draws).all()
-    assert (Draws.of(strata, 2, n_draws=50).counts != draws).any()
+        np.testing.assert_allclose(draws[:, places].sum(1), size, rtol=1e-6)
+    assert (Draws.of(strata, 1, n_draws=50).weights == draws).all()
+    assert (Draws.of(strata, 2, n_draws=50).weights != draws).any()
+
+
+@pytest.mark.parametrize("n", [2, 3, 30])
+def test_draws_keep_the_variance_of_a_mean_however_few_the_rows(n: int) -> None:
+    values = np.random.default_rng(n).normal(size=n)
+    draws = Draws.of(np.full(n, "swapped", dtype=object), 0, n_draws=20_000)
+    means = draws.weights @ values / n
+    assert means.var() == pytest.approx(values.var(ddof=1) / n, rel=0.05)
 
 
 def test_perfect_useless_and_wrong_columns_read_one_a_half_and_zero() -> None:

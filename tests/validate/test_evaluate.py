@@ -26,7 +26,7 @@ COLUMNS = {
     "silent": IS_FAULTY + RNG.random(len(FAULTS)) * 1.2,
     "empty": np.full(len(FAULTS), np.nan),
     "constant": np.ones(len(FAULTS)),
-    "one_kind": (FAULTS == "refusal") * 2.0 + RNG.random(len(FAULTS)),
+    "one_kind": (FAULTS == "refusal") * 2.0 + IS_FAULTY * 0.1 + RNG.random(len(FAULTS)),
 }
 LOW = dict.fromkeys(("perfect", "noise", "backwards", "empty", "constant", "one_kind"), "low")
 RESULT = evaluate(marked(FAULTS, COLUMNS, LOW), "0.5", seed=0)
