@@ -93,7 +93,7 @@ def jackknife_error(
     """Return the delete-one-view jackknife standard error of gsnr (Efron & Stein 1981), or None if R < 3.
 
     sqrt((R-1)/R sum_r (gsnr_(-r) - mean)^2), where gsnr_(-r) leaves view r out and lets the others share its weight.
-    Views of one training run are not independent, so this is a lower bound more than an interval.
+    Views of one training run are not independent: what they share makes this too small, the drift of the model too large.
     """
     n_views = len(weights)
     if n_views < 3:
