@@ -183,14 +183,14 @@ def gsnr_of(bench: Bench, way: Way) -> np.ndarray:
     return values
 
 
-def report(way: Way, values: np.ndarray, is_faulty: np.ndarray) -> str:
-    """Return one line of the table."""
+def report(way: Way, values: np.ndarray, faults: np.ndarray) -> str:
+    """Return one line of the table; a duplicate is a sound row by itself and counts as neither sound nor faulty."""
     n_views = way.draws or (2 if way.token_halves else len(way.steps))
     between = float(spearmanr(values[0], values[1]).statistic)
     low, middle, high = np.quantile(values[0], [0.25, 0.5, 0.75])
-    strata = np.array(["faulty" if bad else None for bad in is_faulty], dtype=object)
-    mean = np.exp(np.log(values).mean(0))
-    auroc = estimate_auroc(mean, is_faulty, Draws.of(strata, 0))
+    mean = np.where(faults == "duplicate", np.nan, np.exp(np.log(values).mean(0)))
+    is_faulty = np.array([fault not in (None, "duplicate") for fault in faults])
+    auroc = estimate_auroc(mean, is_faulty, Draws.of(faults, 0))
     repeats = 2 * between / (1 + between)
     floor = gsnr_floor(n_views, MOMENTUM) or math.nan
     return (
@@ -218,9 +218,9 @@ def main() -> None:
     torch.set_num_threads(1)
     bench = make_bench(options)
     lines = [json.loads(line) for line in options.planted.read_text(encoding="utf-8").splitlines()]
-    is_faulty = np.array([lines[row.row_index]["fault"] not in (None, "duplicate") for row in bench.rows])
+    faults = np.array([lines[row.row_index]["fault"] for row in bench.rows], dtype=object)
     print(
-        f"{len(is_faulty)} rows, {is_faulty.sum()} of them faulty\n\n"
+        f"{len(faults)} rows, {sum(fault not in (None, 'duplicate') for fault in faults)} of them faulty\n\n"
         "| views | gsnr at the quartiles | of noise | between members | mean of two | AUROC (95 %) |\n"
         "|---|---|---|---|---|---|"
     )
@@ -228,7 +228,7 @@ def main() -> None:
         kept = options.work / f"gsnr-{i}.npy"
         if not kept.exists():
             np.save(kept, gsnr_of(bench, WAYS[i]))
-        print(report(WAYS[i], np.load(kept), is_faulty), flush=True)
+        print(report(WAYS[i], np.load(kept), faults), flush=True)
 
 
 if __name__ == "__main__":
